@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session a run, which starts when the first test asks for it."""
+"""The fixtures and hooks of all tests. A run has one JVM for Spark, which starts when a test first needs it."""
 
 import gc
 import logging
@@ -38,9 +38,9 @@ MEMORY_BYTES = 4 << 30  # the unit tests of one run take 0.3 GB
 
 
 class SparkFilesFirst(LoadScopeScheduling):
-    """Shares tests out one by one, but those that use Spark by the file, and first: they take longest.
+    """A scheduler that distributes tests one by one, but those with Spark by file and first: they take longest.
 
-    Tests that start JVMs of their own follow each other: there is memory and time for one.
+    Tests that start their own JVMs run one after another: memory and time suffice for one.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -59,11 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[random_seeds.SEED_VARIABLE] = random_seeds.run_seed()
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = random_seeds.seed_to_int(random_seeds.run_seed())
-    # how fast this machine is says nothing of the code
+    # the speed of this machine says nothing about the code
     hypothesis_settings.register_profile(
         "tests",
         deadline=None,
-        derandomize=False,  # as hypothesis does where CI is set: then no seed would change what it draws
+        derandomize=False,  # hypothesis turns it on where CI is set, and then no seed changes what it draws
         suppress_health_check=[HealthCheck.too_slow],
     )
     hypothesis_settings.load_profile("tests")
@@ -71,10 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def use_memory_folder() -> None:
-    """Have the tests' folders in memory, where there is room: an fsync takes 2 ms on a busy disk, and none here.
+    """Put the tests' folders in memory, where there is room: an fsync takes 2 ms on a busy disk, and no time there.
 
-    Tests kill processes and not machines, so that no test could tell whether a disk has the bytes.
-    Some start programs that they write, which a container's memory folder may forbid.
+    Tests kill processes and not machines, so no test can notice whether a disk has the bytes.
+    Some tests start programs that they write, which a container's memory folder may forbid.
     """
     if not MEMORY_FOLDER.is_dir() or os.statvfs(MEMORY_FOLDER).f_flag & os.ST_NOEXEC:
         return
@@ -83,18 +83,18 @@ def use_memory_folder() -> None:
 
 
 def pytest_collection() -> None:
-    """Collect tests without Python's garbage collector: hardly anything that collecting makes is garbage."""
+    """Collect tests without Python's garbage collector: hardly any object of the collection is garbage."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and tests out of all later collections of garbage."""
+    """Exclude modules and tests from all later garbage collections."""
     gc.enable()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """Let all be freed at the end: libraries in C complain of what is left."""
+    """Allow all objects to be freed at the end: libraries in C complain about objects that are left."""
     gc.unfreeze()
 
 
@@ -108,7 +108,7 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell how to repeat a random test that failed."""
+    """Add the command that repeats a failed random test to its report."""
     report = yield
     uses_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     command = random_seeds.replay_command(item.nodeid, uses_hypothesis=uses_hypothesis)
@@ -118,7 +118,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def read_spark_variables() -> dict[str, str]:
-    """Where these tests' Spark runs: here, unless ONDATRA_TEST_SPARK_MASTER and the like say otherwise."""
+    """Return the settings of the tests' Spark: local, unless ONDATRA_TEST_SPARK_MASTER and others change them."""
     elsewhere = {
         name.replace("ONDATRA_TEST_", "ONDATRA_"): value
         for name, value in os.environ.items()
@@ -129,7 +129,7 @@ def read_spark_variables() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Warehouse]":
-    """The warehouse whose session all tests of a worker use; all workers use one JVM."""
+    """Yield the warehouse whose session all tests of a worker use; all workers use one JVM."""
     from support.spark.shared_jvm import shared_session
 
     settings = read_settings(tmp_path_factory.mktemp("spark"), read_spark_variables())
@@ -140,7 +140,7 @@ def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Ware
 
 @pytest.fixture(scope="session")
 def shared_demo_api() -> "Iterator[DemoApi]":
-    """The demo API of a worker: starting and ending a server takes 0.2 s."""
+    """Yield the demo API of a worker: starting and ending a server takes 0.2 s."""
     from ondatra_dagster.testing.demo_api import running_demo_api
 
     with running_demo_api() as api:
@@ -149,7 +149,7 @@ def shared_demo_api() -> "Iterator[DemoApi]":
 
 @pytest.fixture
 def api(shared_demo_api: "DemoApi") -> "DemoApi":
-    """The demo API, as good as new."""
+    """Return the demo API without records, calls and faults."""
     shared_demo_api.clear()
     return shared_demo_api
 
@@ -165,9 +165,10 @@ event_log_storage:
 
 @pytest.fixture(scope="session")
 def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One history for all tests of a worker, in one file.
+    """Return a folder with one Dagster history for all tests of a worker, in one file.
 
-    Dagster's default is a file a run, whose schema takes an eighth of a small run's time; a new history takes more.
+    Dagster's default is a file for each run, whose schema takes an eighth of a small run's time. A new history
+    takes more.
     """
     home = tmp_path_factory.mktemp("dagster")
     (home / "dagster.yaml").write_text(DAGSTER_STORAGE.format(home=home))
@@ -176,7 +177,7 @@ def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def s3_variables() -> Iterator[Mapping[str, str]]:
-    """How the bucket of a worker is reached: its server takes a second to start."""
+    """Yield the variables for the access to a worker's bucket: its server takes a second to start."""
     from support.apis.moto_s3_server import running_moto_s3
 
     with running_moto_s3() as variables:
@@ -185,7 +186,7 @@ def s3_variables() -> Iterator[Mapping[str, str]]:
 
 @pytest.fixture(params=["folder", "S3", "fsspec"])
 def tracking_location(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[TrackingLocation]":
-    """An empty place for tracking files: a folder, a prefix of a bucket, what only fsspec opens."""
+    """Yield an empty location for tracking files: a folder, a prefix of a bucket, or one that only fsspec opens."""
     from support.files.tracking_locations import open_location
 
     variables = request.getfixturevalue("s3_variables") if request.param == "S3" else {}
@@ -194,6 +195,6 @@ def tracking_location(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterat
 
 @pytest.fixture
 def captured_output(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Callable[[], str]:
-    """Asked once: all that was logged, at every level, and printed since the test began."""
+    """Return a function that gives all logs, at every level, and all output of the test. Call it once."""
     caplog.set_level(logging.DEBUG)
     return lambda: "\n".join([caplog.text, *capfd.readouterr()])

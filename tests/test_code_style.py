@@ -1,4 +1,4 @@
-"""Format, lint and types of all code. They are tests, so that `make test` and CI run them too."""
+"""The format, lint and types of all code. They are tests, so that `make test` and CI check them too."""
 
 import shutil
 import subprocess
@@ -13,21 +13,21 @@ FAULTS = {"format": "count  = 1\n", "lint": "import os\n", "types": 'count: int 
 
 
 def run_check(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run one of the checks over all code below a folder, as its pyproject.toml says."""
+    """Run one of the checks over all code below a folder, with the settings of its pyproject.toml."""
     command = [sys.executable, "-m", *CHECKS[name]]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_the_code_passes(name: str) -> None:
-    """`make check` says it sooner than CI does."""
+    """`make check` reports a fault sooner than CI does."""
     done = run_check(name, ROOT)
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_fault_fails_its_check_and_no_other(name: str, tmp_path: Path) -> None:
-    """A check that is set up to look at nothing would pass for ever."""
+    """A check that is configured to read no file would always pass."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for package in ("ondatra_dagster", "ondatra_project"):
         (tmp_path / package).mkdir()

@@ -1,4 +1,4 @@
-"""What users can write or call is in the docs: a word that isn't documented doesn't exist for them."""
+"""A check that the docs describe all that users can write or call: an undocumented word doesn't exist for them."""
 
 import re
 import tomllib
@@ -34,7 +34,7 @@ def page(name: str) -> str:
 
 
 def listed(name: str, head: str) -> list[str]:
-    """Return what a page's tables list in code in the column of that head, if it is their first."""
+    """Return the code spans in the first columns of a page's tables, where the column has that head."""
     found: list[str] = []
     first_head = ""
     lines = page(name).splitlines()
@@ -48,7 +48,7 @@ def listed(name: str, head: str) -> list[str]:
 
 
 def first_words(spans: Iterable[str]) -> set[str]:
-    """Return what each span of code begins with: `@sink: name` with `@sink`, `"warn: why"` with `warn`."""
+    """Return the first word of each span of code: `@sink` for `@sink: name`, `warn` for `"warn: why"`."""
     return {re.split(r"[\s:(]", span.strip('"'))[0] for span in spans}
 
 
@@ -91,7 +91,7 @@ FLAGS = sorted(
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_every_flag_is_described(flag):
-    """`--help` has it for who knows the command already."""
+    """`--help` serves only users who know the command already."""
     assert any(re.search(rf"`[^`]*{flag}\b", file.read_text(encoding="utf-8")) for file in PAGES)
 
 
@@ -121,12 +121,12 @@ def test_every_check_is_described():
 
 
 def test_every_health_is_described_in_the_order_in_which_they_are_tried():
-    """The first that is true is shown; a file that can't be read hides all others."""
+    """The page shows the first one that is true; a file that can't be read hides all others."""
     assert [UNREADABLE, *Health] == listed("docs/records.md", "health")
 
 
 def test_every_health_has_a_sign_of_its_own_in_the_page():
-    """A health that the page doesn't know would get the dot of a row that waits."""
+    """A health that the page doesn't know would get the dot of a pending row."""
     assert set(Health) <= set(BADGE_STYLES)
 
 
@@ -154,7 +154,7 @@ def test_every_stage_of_a_row_can_be_asked_for():
 
 
 def test_a_word_stands_once_in_the_glossary():
-    """Two meanings of one word is what it is there to keep out."""
+    """The glossary exists so that no word has two meanings."""
     words = re.findall(r"^\| ([a-z ]+) \|", page("docs/glossary.md"), re.MULTILINE)
     assert "health" in words
     assert [] == [word for word, times in Counter(words).items() if times > 1]
@@ -166,14 +166,14 @@ def test_every_page_is_reached_from_the_readme(file):
 
 
 def test_the_pages_name_only_tests_that_are_there():
-    """A promise whose test was moved or dropped is a promise no more."""
+    """A promise isn't tested any more when its test was moved or deleted."""
     named = {part for part in page("docs/reliability.md").split("`") if part.startswith("tests/")}
     assert "tests/faults/test_random_kills.py" in named
     assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]
 
 
 def test_no_link_of_the_package_page_is_dead():
-    """A package index shows it alone: a path of the repository leads nowhere there."""
+    """A package index shows only this page: a path of the repository leads nowhere there."""
     settings = tomllib.loads(page("pyproject.toml"))
     shown = page(settings["project"]["readme"])
     targets = re.findall(r"\]\(([^)]+)\)|href=\"([^\"]+)\"", shown)
@@ -181,7 +181,7 @@ def test_no_link_of_the_package_page_is_dead():
 
 
 def test_both_first_pages_install_it_with_the_same_commands():
-    """The test of a fresh environment runs those of the README."""
+    """The test of a fresh environment runs the README's commands."""
     blocks = [re.search(r"## Install.*?```sh\n(.*?)```", page(name), re.DOTALL) for name in ("README.md", "PYPI.md")]
     assert all(blocks)
     assert blocks[0][1] == blocks[1][1]

@@ -1,6 +1,6 @@
-"""The push functions that the documents show, in words of our own: each works on its kind, and with an API.
+"""The push functions that the documents show, in other words: each works with its kind, and with an API.
 
-All is real but the table: Starlark, HTTP, queue, records. What each mode is made of has tests of its own.
+Everything but the table is real: Starlark, HTTP, queue, records. The details of each mode have their own tests.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ def own(row):
 def said(answer):
     return "ok" if answer.ok else "error: " + answer.text
 """
-# a call a row, by what has happened to it
+# one call for each row, by its change type
 BY_CHANGE = """
 def push(rows):
     results = {}
@@ -56,7 +56,7 @@ def push(rows):
         results[name_of(r)] = said(answer)
     return results
 """
-# a call a group: what is there now, or that nothing is
+# one call for each group: its current rows, or a delete when it has none
 BY_GROUP = """
 def push(rows=[], batch_number=1, kind="tracked", key_columns=[]):
     results = {}
@@ -76,7 +76,7 @@ def push(rows=[], batch_number=1, kind="tracked", key_columns=[]):
             results[name_of(row)] = said(answer)
     return results
 """
-# a call a batch, and one status for all of it
+# one call for each batch, with one status for all its rows
 BY_BATCH = """
 def push(rows):
     new = [own(r) for r in rows if r["__ondatra_change_type"] == "insert"]
@@ -85,13 +85,13 @@ def push(rows):
         return {name_of(r): "error: " + answer.text for r in rows}
     return {name_of(r): "ok" for r in rows}
 """
-# what is there now, whole
+# all current rows in one call
 WHOLE = """
 def push(rows):
     answer = http.put("/sheet", json=[own(r) for r in rows if r["__ondatra_change_type"] == "insert"])
     return {name_of(r): said(answer) for r in rows}
 """
-# every version of a row that there ever was
+# every version that a row has had
 VERSIONS = """
 def push(rows):
     results = {}
@@ -103,7 +103,7 @@ def push(rows):
     return results
 """
 
-# what the API says, read row by row
+# the API's answer as the status of each row
 JUDGED = """
 def judged(answer):
     if answer.status_code == 202:
@@ -121,14 +121,14 @@ def send(row, path):
     return said(http.put(path, json=own(row)))
 """
 
-# all or nothing
+# all rows or none
 ATOMIC = """
 def push(rows):
     answer = http.post("/batches", json={"id": name_of(rows[0]), "rows": [own(r) for r in rows]})
     if not answer.ok:
         fail("the batch failed: " + answer.text)
 """
-# a job, which is asked about; nothing returned: it goes on
+# a job that is polled; poll() returns nothing while the job runs
 JOB = """
 def push(rows):
     sent = [dict(own(r), name=name_of(r)) for r in rows]
@@ -145,7 +145,7 @@ def poll(job_ref):
     if state == "failed":
         fail("the job failed: " + answer.json["why"])
 """
-# the same in the other form
+# the same job, with the other result of poll()
 JOB_THAT_SAYS_DONE = (
     JOB[: JOB.index("def poll")]
     + """
@@ -169,7 +169,7 @@ JOB_SETTINGS = '"batch_mode": "async", "poll_interval": "1ms", "poll_timeout": "
 
 @dataclasses.dataclass
 class DocumentedPushHarness:
-    """One sync of one table to one API."""
+    """A sync of one table to one API."""
 
     state: Path
     api: FakeApi
@@ -205,7 +205,7 @@ def api() -> Iterator[FakeApi]:
 
 
 def calls_of(api: FakeApi) -> list[tuple[str, str]]:
-    """Methods and paths since the last time, sorted: the order of keys isn't promised."""
+    """Return the methods and paths since the last call, sorted: the order of keys isn't promised."""
     calls = sorted((call.method, call.path) for call in api.calls)
     api.calls.clear()
     return calls
@@ -216,7 +216,7 @@ def a_desk(kind: str, tmp_path: Path, api: FakeApi) -> DocumentedPushHarness:
 
 
 def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, api: FakeApi) -> None:
-    """All of them at first, then the changed ones; nothing when nothing changed."""
+    """The first run sends all rows, a later one the changed rows; without changes it sends nothing."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_CHANGE)
     desk.write(ada=[1], ben=[2])
@@ -232,7 +232,7 @@ def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, api: FakeApi) -> None
 
 
 def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, api: FakeApi) -> None:
-    """Whole when any of its lines changed, gone when it has none."""
+    """A group is sent whole when any of its lines changed, and deleted when it has none."""
     desk = a_desk("tracked", tmp_path, api)
     desk.sink(BY_GROUP)
     desk.write(a=[1, 2], b=[3])
@@ -247,7 +247,7 @@ def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, api: FakeApi
 
 
 def test_new_rows_only_of_an_append(tmp_path: Path, api: FakeApi) -> None:
-    """Each in one batch, which has one status."""
+    """The new rows of each run are one batch, which has one status."""
     desk = a_desk("append", tmp_path, api)
     desk.sink(BY_BATCH)
     desk.write(a=[1], b=[2])
@@ -261,7 +261,7 @@ def test_new_rows_only_of_an_append(tmp_path: Path, api: FakeApi) -> None:
 
 @pytest.mark.parametrize("settings", ['"batch_size": 100', '"batch_size": 0'])
 def test_a_sheet_that_is_written_anew(tmp_path: Path, api: FakeApi, settings: str) -> None:
-    """The deletes are those of the rows before; whoever replaces all has no use for them."""
+    """The deletes are the old rows; a function that replaces everything doesn't need them."""
     desk = a_desk("table", tmp_path, api)
     desk.sink(WHOLE, settings)
     desk.write(north=[1], south=[2])
@@ -273,7 +273,7 @@ def test_a_sheet_that_is_written_anew(tmp_path: Path, api: FakeApi, settings: st
 
 
 def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, api: FakeApi) -> None:
-    """The one that is closed comes with its end, the one that follows it as new."""
+    """The closed version arrives with its end, the next version as a new row."""
     desk = a_desk("scd2", tmp_path, api)
     desk.sink(VERSIONS)
     desk.write(lamp=[10])
@@ -288,7 +288,7 @@ def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, api: FakeApi) -> None
 
 
 def test_a_region_whose_rows_are_replaced(tmp_path: Path, api: FakeApi) -> None:
-    """What goes goes first."""
+    """Deletes are sent before inserts."""
     desk = a_desk("partition", tmp_path, api)
     desk.sink(BY_CHANGE.replace('str(r["id"])', 'str(r["value"])').replace("json=own(r)", 'json={"id": r["value"]}'))
     desk.write(north=[1, 2], south=[3])
@@ -302,7 +302,7 @@ def test_a_region_whose_rows_are_replaced(tmp_path: Path, api: FakeApi) -> None:
 
 
 def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi) -> None:
-    """Delivered, delivered with a warning, not now, never."""
+    """The four rows are delivered, delivered with a warning, retried later, and rejected."""
     desk = a_desk("merge", tmp_path, api)
     push = BY_CHANGE.replace("= said(answer)", "= judged(answer)") + JUDGED
     desk.sink(push, '"max_attempts": 2')
@@ -326,7 +326,7 @@ def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi
 
 
 def test_the_sinks_strings_are_given_by_name(tmp_path: Path, api: FakeApi) -> None:
-    """In the order of "args", whatever the order in which push declares them."""
+    """The strings follow the order of "args", whatever the order of push()'s parameters."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_PLACE, '"args": ["place", "team"]')
     desk.write(ada=[1])
@@ -340,7 +340,7 @@ def refusing(status: int) -> AnswerFunction:
 
 
 def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, api: FakeApi) -> None:
-    """No status is a success; what fail() says is of every row."""
+    """A batch without statuses is a success; an error from fail() holds for every row."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(ATOMIC, '"batch_mode": "atomic", "batch_size": 2')
     desk.write(a=[1], b=[2], c=[666])
@@ -354,7 +354,7 @@ def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, api: FakeApi)
 
 
 def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
-    """By halves: it alone is refused, and all others arrive."""
+    """Halving the batch finds the row: it alone is refused, and all others arrive."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(ATOMIC, '"batch_mode": "atomic", "on_batch_error": "bisect"')
     desk.write(**{f"row{number}": [666 if number == 5 else number] for number in range(16)})
@@ -367,7 +367,7 @@ def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
 
 
 class FakeJobs:
-    """The jobs of an API: each is asked about once before it is done, unless it fails."""
+    """The jobs of an API: each answers "running" to its first poll, or always fails."""
 
     def __init__(self, api: FakeApi) -> None:
         self.poll_counts: dict[str, int] = {}
@@ -388,7 +388,7 @@ class FakeJobs:
 
 @pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
 def test_a_job_that_is_asked_about(tmp_path: Path, api: FakeApi, push: str) -> None:
-    """Its rows are delivered when it says so."""
+    """A job's rows are delivered when its poll says so."""
     desk = a_desk("merge", tmp_path, api)
     jobs = FakeJobs(api)
     desk.sink(push + FINALIZE, JOB_SETTINGS)
@@ -403,7 +403,7 @@ def test_a_job_that_is_asked_about(tmp_path: Path, api: FakeApi, push: str) -> N
 
 @pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
 def test_a_job_that_fails(tmp_path: Path, api: FakeApi, push: str) -> None:
-    """Its rows wait, and go out in another job when they are due."""
+    """Its rows wait, and are sent in another job when they are due."""
     desk = a_desk("merge", tmp_path, api)
     jobs = FakeJobs(api)
     jobs.is_failing = True
@@ -421,7 +421,7 @@ def test_a_job_that_fails(tmp_path: Path, api: FakeApi, push: str) -> None:
 
 
 def test_the_end_of_a_run_is_told_once(tmp_path: Path, api: FakeApi) -> None:
-    """When nothing of it waits any more, with what became of all of it."""
+    """finalize() is called when none of its rows waits any more, with the counts of all of them."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_CHANGE + FINALIZE)
     desk.write(a=[1], b=[2], c=[3])

@@ -1,4 +1,4 @@
-"""What the documents show works: their queries run unchanged, but for the path, on what we write."""
+"""The documents' queries, run on our files: they work unchanged, except for the path."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +48,7 @@ def rejected_by_message(address: str) -> dict[str, set[str]]:
 
 
 def test_the_query_for_failed_records_runs_on_a_run_folder(tmp_path: Path) -> None:
-    """It is what users copy first; all files of a run have to fit together under it."""
+    """Users copy this query first; it needs all files of a run to fit together."""
     store = RecordStore(str(tmp_path / "a folder"))
     for number, records in enumerate(
         (
@@ -67,7 +67,7 @@ def test_the_query_for_failed_records_runs_on_a_run_folder(tmp_path: Path) -> No
 
 
 def test_the_query_for_failed_records_runs_where_nothing_was_sent(tmp_path: Path) -> None:
-    """A run without a record has a file without a row."""
+    """A run without records has a file without rows."""
     store = RecordStore(str(tmp_path))
     store.publish_records("sync.hubspot", RUN_ID, RecordFileType.UPDATED, 0, ())
 
@@ -76,7 +76,7 @@ def test_the_query_for_failed_records_runs_where_nothing_was_sent(tmp_path: Path
 
 @pytest.mark.parametrize("tracking_location", ["folder", "S3"], indirect=True)
 def test_the_query_runs_over_all_runs_of_all_syncs(tracking_location: TrackingLocation) -> None:
-    """With */* in place of the run: files of all runs have the same columns and types, an empty run's too."""
+    """With */* in place of the run, it reads files of all runs: they have the same columns and types, also if empty."""
     store = tracking_location.open_store()
     refused = a_record("2", "rejected", "no such plan")
     store.publish_records("sync.hubspot", RUN_ID, RecordFileType.UPDATED, 0, [a_record("1", "succeeded"), refused])
@@ -98,7 +98,7 @@ def test_the_query_runs_over_all_runs_of_all_syncs(tracking_location: TrackingLo
 
 
 def duckdb_address(tracking_location: TrackingLocation, database: duckdb.DuckDBPyConnection) -> str:
-    """The place as DuckDB opens it without an extension, which it would have to fetch."""
+    """Return an address that DuckDB opens without an extension, which it would have to fetch."""
     if tracking_location.address == tracking_location.root:
         return tracking_location.address
     files = ArrowFSWrapper(tracking_location.filesystem)
@@ -107,7 +107,7 @@ def duckdb_address(tracking_location: TrackingLocation, database: duckdb.DuckDBP
 
 
 def test_the_columns_are_those_of_the_document(tmp_path: Path) -> None:
-    """The document's columns come first, in its order, and times are times."""
+    """The document's columns come first, in its order, and times have a timestamp type."""
     store = RecordStore(str(tmp_path))
     path = store.publish_records("sync.hubspot", RUN_ID, RecordFileType.UPDATED, 0, ())
 
@@ -126,7 +126,7 @@ def test_the_columns_are_those_of_the_document(tmp_path: Path) -> None:
 
 
 def test_the_query_of_the_records_page_runs(tmp_path: Path) -> None:
-    """Over the files of all runs, and over a download."""
+    """It reads the files of all runs, and a download."""
     page = (Path(__file__).parents[1] / "docs" / "records.md").read_text(encoding="utf-8")
     query = page.partition("```sql\n")[2].partition("```")[0]
     named = ".ondatra/tracking/sync_tracking_datasets/1/sync.crm/*/*.parquet"

@@ -1,4 +1,4 @@
-"""Each push function of the example, and of a new project, through the conformance kit that users get too."""
+"""The push functions of the example and of a new project, in the conformance kit that users get too."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def step(order: int, status: str) -> dict[str, object]:
 
 
 def imports(request: Request, state: State) -> Answer | None:
-    """A job for many entries, which is done when it is asked about; its id tells what it was given."""
+    """Answer as an API with jobs for many entries, each complete at its first poll; a job's id contains its keys."""
     if request.parts[:2] != ("crm", "imports"):
         return None
     if request.method == "POST":
@@ -97,18 +97,18 @@ CASES = {
 
 @pytest.mark.parametrize("sink", CASES)
 def test_a_push_function_of_the_example_keeps_its_contract(sink: str) -> None:
-    """They are what people copy: through every change, fault and retry."""
+    """Users copy these functions, so they are tested with every change, fault and retry."""
     assert [] == problems_of(CASES[sink])
 
 
 def test_every_push_function_of_the_example_has_a_case() -> None:
-    """One that was forgotten here would be one that nobody has tried."""
+    """A function without a case here would be untested."""
     sinks = {path.stem for path in LIB.glob("*.star") if "def push(" in path.read_text()}
     assert sinks == set(CASES)
 
 
 def test_the_tests_of_a_new_project_pass() -> None:
-    """Just as they are laid down: where the kit is, what a case says, how it is run."""
+    """They run unchanged: imports, cases and command are those that a user has."""
     tests = ROOT / "ondatra_dagster" / "template" / "tests"
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "-p", "no:cacheprovider", str(tests)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The package's structure: what may import what, one home for each library, and names that occur once.
+"""The package's structure: the allowed imports, one home for each library, and names that occur once.
 
 docs/design.md has the table of packages and the order of imports. These tests read both.
 """
@@ -23,7 +23,7 @@ PACKAGE_ROWS = [
     for line in DESIGN.partition("## Decisions")[0].splitlines()
     if line.startswith("| `")
 ]
-# what users' tests import needs delivery, and what is below it
+# users' tests import the kit, which needs only delivery and what is below it
 BELOW_TESTING = {
     "delivery",
     "project",
@@ -64,9 +64,9 @@ LIBRARY_HOMES = {
     },
     **SHARED_LIBRARIES,
 }
-TEMPLATE = "template"  # a project of its own, which `ondatra init` writes
+TEMPLATE = "template"  # a separate project, which `ondatra init` writes
 MAX_SIBLINGS = 20
-# modules that may share a name, and why
+# modules that may share a name, with the reason
 SAME_MODULE_NAMES = {
     "definitions": "Dagster expects the name in the project that `ondatra init` writes, and users import ours"
 }
@@ -81,7 +81,7 @@ class Import(NamedTuple):
         return f"{self.module}:{self.line} imports {self.imported}"
 
 
-@functools.cache  # to parse the package takes a second
+@functools.cache  # parsing the package takes a second
 def modules() -> tuple[tuple[str, ast.Module], ...]:
     return tuple(_parse_modules())
 
@@ -114,7 +114,7 @@ def layer_number(module: str) -> int:
 
 
 def is_below(imported: str, module: str) -> bool:
-    """Whether the module may import the other."""
+    """Return whether the module may import the other."""
     if top_level(imported) == top_level(module):
         return True
     if "testing" in (top_level(imported), top_level(module)):
@@ -137,7 +137,7 @@ def test_every_package_has_a_layer() -> None:
 
 @pytest.mark.parametrize(("library", "homes"), LIBRARY_HOMES.items(), ids=list(LIBRARY_HOMES))
 def test_a_library_has_one_home(library: str, homes: set[str]) -> None:
-    """Two packages that know one library both change with it."""
+    """Two packages that use one library both change with it."""
     users = [each for each in imports() if top_level(each.imported) == library]
     strays = [
         each for each in users if not any(each.module == home or each.module.startswith(f"{home}.") for home in homes)
@@ -146,7 +146,7 @@ def test_a_library_has_one_home(library: str, homes: set[str]) -> None:
 
 
 def test_the_environment_is_read_in_one_place() -> None:
-    """Else nobody knows which variables there are, and .env wouldn't win where it should."""
+    """Otherwise there is no list of all variables, and .env doesn't win where it should."""
     readers = {
         module
         for module, tree in modules()
@@ -162,7 +162,7 @@ def test_names_of_types_are_never_put_off() -> None:
 
 
 def test_imports_are_absolute() -> None:
-    """So that a module can be found by its name."""
+    """A module can then be found by its name."""
     relative = [
         module
         for module, tree in modules()
@@ -173,10 +173,10 @@ def test_imports_are_absolute() -> None:
 
 
 def test_packages_load_nothing() -> None:
-    """Importing a module must not load its neighbours: the quick commands live on that."""
+    """An import must not load the module's neighbours: the quick commands depend on that."""
     packages = {path.parent for path in (ROOT / PACKAGE).rglob("__init__.py")}
     names = {".".join(package.relative_to(ROOT / PACKAGE).parts) for package in packages}
-    inner = {name for name in names if top_level(name) != "testing"}  # what users import from may be short for more
+    inner = {name for name in names if top_level(name) != "testing"}  # the kit's package may load more
     assert [] == [str(each) for each in imports() if each.module in inner]
 
 
@@ -193,7 +193,7 @@ def test_functions_that_dagster_calls_are_short() -> None:
 
 
 def test_every_package_is_described() -> None:
-    """A reader finds each package in the table, and the table has none that is gone."""
+    """A reader finds each package in the table, and each package in the table exists."""
     described = {path.strip("` ") for row in PACKAGE_ROWS for path in row[0].split(", ")}
     folders = {
         f"{folder.relative_to(ROOT / PACKAGE)}/"
@@ -207,14 +207,14 @@ def test_every_package_is_described() -> None:
 
 
 def test_every_module_of_orchestration_imports_dagster() -> None:
-    """What runs without Dagster belongs in app."""
+    """Code that runs without Dagster belongs in app."""
     importing = {each.module for each in imports() if top_level(each.imported) == "dagster"}
     ours = {module for module, _ in modules() if module.startswith("orchestration.")}
     assert ours == {module for module in importing if module.startswith("orchestration.")}
 
 
 def test_no_package_has_too_many_siblings() -> None:
-    """A reader takes in about twenty names at once."""
+    """A reader can take in about twenty names at once."""
     siblings = collections.Counter(
         path.parent.relative_to(ROOT) for path in (ROOT / PACKAGE).rglob("*.py") if path.name != "__init__.py"
     )
@@ -222,7 +222,7 @@ def test_no_package_has_too_many_siblings() -> None:
 
 
 def test_no_two_modules_have_one_name() -> None:
-    """A name in a trace or a search then means one file."""
+    """A name in a traceback or a search then means one file."""
     names = collections.Counter(
         path.stem for path in (ROOT / PACKAGE).rglob("*.py") if path.stem not in ("__init__", "__main__")
     )

@@ -1,4 +1,4 @@
-"""Loading a project starts nothing, reaches nobody and writes nothing: Dagster does it all the time."""
+"""A check that loading a project starts nothing, connects to nothing and writes nothing: Dagster loads it often."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.input_versions import read_input_versions
 
-# runs in a process of its own, which says all that it did beside reading
+# runs in its own process, which prints all that it did except reading
 WATCHED = """
 import sys
 
@@ -38,7 +38,7 @@ PLAN = "from ondatra_dagster.app.workspace import load_workspace\nload_workspace
 
 VALIDATE = "import os\nfrom ondatra_dagster.cli.main import run_verb\nos.chdir(sys.argv[1])\nrun_verb(['validate'])\n"
 CHECKED = "-- @kind: merge\n-- @unique_key: id\n-- @constraint: email LIKE '%@%'\n-- @audit: id IS NOT NULL\n"
-MANY = 500  # models: the promise is for so many
+MANY = 500  # the number of models in the promise
 
 
 def told(script: str, root: Path) -> list[str]:
@@ -55,7 +55,7 @@ def told(script: str, root: Path) -> list[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """With a source of one's own, and a model that is checked."""
+    """Write a shop that has its own source, and a model with checks."""
     files = {
         "pyproject.toml": '[tool.ondatra.sources]\napp = "data/app"\n',
         "models/mart/checked.sql": f"{CHECKED}SELECT id, email FROM raw.contacts JOIN app.export USING (id)",
@@ -64,20 +64,20 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_loading_definitions_writes_nothing_and_reaches_nobody(root: Path) -> None:
-    """No JVM, no network, no file."""
+    """Loading starts no JVM, opens no connection and writes no file."""
     before = sorted(root.rglob("*"))
     assert [] == told(f"{WATCHED}{LOAD}print(*did, sep=chr(10), end='')", root)
     assert before == sorted(root.rglob("*"))
 
 
 def test_loading_definitions_leaves_spark_alone(root: Path) -> None:
-    """Importing pyspark takes longer than all the rest."""
+    """Importing pyspark takes longer than all other loading together."""
     script = f"{WATCHED}{LOAD}print(*sorted({{'pyspark', 'py4j', 'delta'}} & set(sys.modules)))"
     assert [""] == told(script, root)
 
 
 def test_validating_writes_nothing_and_reaches_nobody(root: Path) -> None:
-    """It may run anywhere, on every key that somebody strikes in an editor."""
+    """Validation may run anywhere, even at every keystroke in an editor."""
     before = sorted(root.rglob("*"))
     watched = WATCHED.replace("import dagster  # what it does by itself isn't ours to judge\n", "")
     heavy = "{'pyspark', 'py4j', 'delta', 'dagster', 'pandas'}"
@@ -87,14 +87,14 @@ def test_validating_writes_nothing_and_reaches_nobody(root: Path) -> None:
 
 
 def test_planning_needs_neither_dagster_nor_spark(root: Path) -> None:
-    """A run with nothing to do has to end in a second."""
+    """A run with nothing to do has to end within a second."""
     heavy = "{'pyspark', 'py4j', 'delta', 'dagster', 'httpx_ws', 'pandas'}"
     script = f"import sys\nfrom pathlib import Path\n{PLAN}print(*sorted({heavy} & set(sys.modules)))"
     assert [""] == told(script, root)
 
 
 def test_planning_writes_nothing(root: Path) -> None:
-    """`status` and a sensor plan, too."""
+    """`status` and sensors make plans, too."""
     before = sorted(root.rglob("*"))
     told(f"import sys\nfrom pathlib import Path\n{PLAN}", root)
     assert before == sorted(root.rglob("*"))
@@ -102,7 +102,7 @@ def test_planning_writes_nothing(root: Path) -> None:
 
 @pytest.fixture
 def large_project(tmp_path: Path) -> Path:
-    """Five hundred models in a chain, each tenth of them pushed; their tables are all as they should be."""
+    """Write five hundred models in a chain, every tenth with a sink; all their tables are up to date."""
     names = [f"mart.m{number}" for number in range(MANY)]
     header = "-- @kind: merge\n-- @unique_key: id\n-- @constraint: id > 0\n-- @tag: many\n"
     query = "SELECT a.id, b.name FROM {} AS a LEFT JOIN {} AS b ON a.id = b.id WHERE a.id > 1\n"
@@ -119,7 +119,7 @@ def large_project(tmp_path: Path) -> Path:
 
 
 def fill(workspace: Workspace) -> None:
-    """Give each model a table that was made of what it reads."""
+    """Give each model a table that was written from its current inputs."""
     for model in workspace.project.models.values():
         look = workspace.plan_inputs()
         inputs = read_input_versions(model.inputs, workspace.settings, look.tables)
@@ -128,7 +128,7 @@ def fill(workspace: Workspace) -> None:
 
 
 def test_five_hundred_models_are_definitions_without_spark(large_project: Path) -> None:
-    """Dagster loads them for each run, and at each reload; how fast is for `make bench` to say."""
+    """Dagster loads them for each run and at each reload; `make bench` measures how fast."""
     script = LOAD.replace("build_definitions(Path", "loaded = build_definitions(Path")
     graph = "print(len(loaded.resolve_asset_graph().get_all_asset_keys()), 'pyspark' in sys.modules)"
     assert (
@@ -140,7 +140,7 @@ def test_five_hundred_models_are_definitions_without_spark(large_project: Path) 
 def test_five_hundred_models_with_nothing_to_do_start_nothing(
     large_project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole command; sinks are off, for none of them has ever run."""
+    """This is the whole command; sinks are off, because none of them has ever run."""
     run = VALIDATE.replace("run_verb(['validate'])", "assert 0 == run_verb(['run'])")
     monkeypatch.setenv("ONDATRA_SINKS", "off")
     heavy = "print(*sorted({'pyspark', 'dagster'} & set(sys.modules)))"
@@ -151,7 +151,7 @@ def test_five_hundred_models_with_nothing_to_do_start_nothing(
 def test_five_hundred_models_are_looked_at_without_spark_or_dagster(
     large_project: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    """An operator looks often; and where nothing pays, nothing is started."""
+    """Operators run these commands often; where maintenance doesn't pay, nothing is started."""
     look = VALIDATE.replace("run_verb(['validate'])", f"assert 0 == run_verb({words!r})")
     monkeypatch.setenv("ONDATRA_SINKS", "off")
     heavy = "print(*sorted({'pyspark', 'dagster'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""Random tests explore something new with each commit, and a failure says how to repeat it."""
+"""The seeds of random tests: each commit explores something new, and a failure says how to repeat it."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_without_chance():
 
 
 def run_tests(folder: Path, *arguments: str, **variables: str) -> str:
-    """Return what pytest prints of the random tests above, which all fail."""
+    """Run the random tests above, which all fail, and return pytest's output."""
     (folder / "test_random.py").write_text(RANDOM_TESTS)
     outer = (random_seeds.SEED_VARIABLE, "PYTEST_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
@@ -54,7 +54,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def test_each_commit_has_a_seed_of_its_own(tmp_path: Path) -> None:
-    """A red run stays red when it is repeated, and the next commit tries something else."""
+    """A failed run fails again when it is repeated, and the next commit tries something else."""
     assert random_seeds.find_commit(tmp_path) is None
     git(tmp_path, "init")
     assert random_seeds.find_commit(tmp_path) is None
@@ -86,7 +86,7 @@ def test_a_failure_tells_the_command_that_repeats_it(tmp_path: Path) -> None:
 
 
 def test_hypothesis_draws_from_the_same_seed(tmp_path: Path) -> None:
-    """Its examples are the same for one seed, and others for another."""
+    """Its examples are the same for one seed, and differ for another."""
     first, again, other = (
         [line for line in printed.splitlines() if line.startswith("drew ")]
         for printed in (

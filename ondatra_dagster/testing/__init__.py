@@ -1,4 +1,4 @@
-"""For tests of your own: what a push function gets wrong, a fake API, and the demo API.
+"""The test kit for push functions: a check of their contract, a fake API, and the demo API.
 
 from ondatra_dagster.testing import PushCase, problems_of
 """
@@ -19,7 +19,7 @@ _EXPORTS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Each is loaded when it is asked for: the demo API needs no queue."""
+    """Load a name's module on first use, so that the demo API doesn't load the queue."""
     if name not in _EXPORTS:
         raise AttributeError(f"ondatra_dagster.testing has no {name!r}")
     return getattr(importlib.import_module(f"ondatra_dagster.testing.{_EXPORTS[name]}"), name)

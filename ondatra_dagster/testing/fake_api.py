@@ -1,7 +1,7 @@
-"""An API for tests of push functions: it takes any path, keeps what it is given, and fails when told to.
+"""A fake API for tests of push functions: it serves any path, stores records, and fails on request.
 
-What isn't said otherwise it does as a plain REST API does: POST to a collection makes a record; PUT, PATCH
-and DELETE are of one record, by its whole path. `answer` says what is otherwise.
+It behaves as a plain REST API: POST to a collection creates a record; PUT, PATCH and DELETE change one record,
+by its whole path. An `answer` function can change this.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from ondatra_dagster.testing.fake_api_server import (
     refusal,
 )
 
-GENERATED_ID_PREFIX = "*"  # begins the name of a record that came without an id: in one that came with it, it is quoted
-State: TypeAlias = dict[str, Json]  # what the API holds: the path of a record → the record
+GENERATED_ID_PREFIX = "*"  # begins the name of a record without an id; in a real id it is quoted
+State: TypeAlias = dict[str, Json]  # the API's content: the path of a record → the record
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class Request:
     body: Json
 
 
-# what is done with a call; None: what a plain REST API does
+# returns the answer to a call; None: answer as a plain REST API
 AnswerFunction = Callable[[Request, State], Answer | None]
 
 
 class FakeApi(LoopbackApi):
-    """The running API, which takes any path."""
+    """The running fake API, which serves any path."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class FakeApi(LoopbackApi):
         super().__init__(listener, paths=["/{path:path}"])
 
     def clear(self) -> None:
-        """Forget everything: as good as a new one, and quicker."""
+        """Delete all records, calls and faults, which is faster than starting a new API."""
         self.state.clear()
         self.calls.clear()
         self.answers.clear()
@@ -93,7 +93,7 @@ class FakeApi(LoopbackApi):
         return Answer(200, list(below)) if below else self._not_found(request)
 
     def _post(self, request: Request) -> Answer:
-        """A record, or several at once: these are made or replaced."""
+        """Create one record, or create and replace several."""
         if isinstance(request.body, list):
             for record in request.body:
                 self.state[self._record_path(request, record)] = record
@@ -124,7 +124,7 @@ class FakeApi(LoopbackApi):
         return Answer(204)
 
     def _record_path(self, request: Request, record: Json) -> str:
-        """The path of a record that is given to a collection."""
+        """Return the path of a record that is added to a collection."""
         named = record if isinstance(record, dict) else {}
         ids = [str(named[field]) for field in self._id_fields if named.get(field) not in (None, "")]
         if len(ids) == len(self._id_fields):
@@ -144,7 +144,7 @@ def quote_path(parts: tuple[str, ...]) -> str:
 def running_fake_api(
     *, answer: AnswerFunction | None = None, id_fields: tuple[str, ...] = ("id",), heeds_idempotency_keys: bool = False
 ) -> Iterator[FakeApi]:
-    """A fake API until the block ends, on a free port."""
+    """Serve a fake API on a free port until the block ends."""
     listener = socket.create_server((LOOPBACK_HOST, 0))
     api = FakeApi(listener, answer=answer, id_fields=id_fields, heeds_idempotency_keys=heeds_idempotency_keys)
     api.start()

@@ -1,6 +1,6 @@
 """The server of a fake API on a loopback port: faults on request, idempotency keys, and the record of each call.
 
-The answer to an allowed call is the API's own. The server runs in a thread of the process that starts it.
+A subclass gives the answer to an allowed call. The server runs in a thread of the process that starts it.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ DropMoment = Literal["before", "after"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to the next `times` calls that match, instead of the right answer."""
+    """A fault that the next `times` matching calls get instead of the right answer."""
 
     method: str = "*"
-    path: str = "*"  # as a shell would match it: /crm/*
+    path: str = "*"  # a pattern as in a shell: /crm/*
     times: int | None = 1  # None: until the faults are cleared
-    delay_seconds: float = 0  # before anything else; alone, the answer is right and late
-    status: int | None = None  # answered without doing anything
+    delay_seconds: float = 0  # the wait before the call is handled; without another fault the right answer comes late
+    status: int | None = None  # the answer's status; the call is not carried out
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     message: str = "a fault that was asked for"
-    drop: DropMoment | None = None  # end the connection before the call is looked at, or after it was done
+    drop: DropMoment | None = None  # close the connection before the call is handled, or after it was carried out
 
     def __post_init__(self) -> None:
         if self.drop not in (None, *get_args(DropMoment)):
@@ -51,7 +51,7 @@ class Fault:
 
     @classmethod
     def parse(cls, asked: Json) -> Self:
-        """A fault as POST /faults spells it; ValueError says what is wrong with it."""
+        """Return the fault that the JSON body of POST /faults describes; raise ValueError when it is invalid."""
         known = {field.name for field in dataclasses.fields(cls)}
         fields = asked if isinstance(asked, dict) else {"": asked}
         if unknown := sorted(set(fields) - known):
@@ -63,11 +63,11 @@ class Fault:
 
 
 class FaultQueue:
-    """The faults that are still to come, in the order in which they were asked for."""
+    """The queue of faults that haven't happened yet, in the order of their requests."""
 
     def __init__(self) -> None:
         self._pending: list[Fault] = []
-        self._lock = threading.Lock()  # a test asks from its own thread
+        self._lock = threading.Lock()  # tests add faults from their own thread
 
     def add(self, fault: Fault) -> None:
         with self._lock:
@@ -82,7 +82,7 @@ class FaultQueue:
             return tuple(self._pending)
 
     def take_fault(self, method: str, path: str) -> Fault | None:
-        """The fault for this call, counted; None when it is to be answered rightly."""
+        """Return the fault for this call and count its use; return None when the call gets the right answer."""
         with self._lock:
             for position, fault in enumerate(self._pending):
                 if fault.matches(method, path):
@@ -99,7 +99,7 @@ class FaultQueue:
 
 @dataclasses.dataclass(slots=True)
 class ScriptedFaults:
-    """Faults by the place of a call among all that were made, by its path, or for all."""
+    """The faults of a test: for the n-th call, for calls of a path, or for all calls."""
 
     call_count: int = 0
     at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
@@ -128,7 +128,7 @@ class Answer(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Why it was refused; empty when it wasn't."""
+        """Return why the call was refused; empty when it wasn't."""
         return str(self.body["error"]) if isinstance(self.body, dict) and "error" in self.body else ""
 
 
@@ -137,7 +137,7 @@ def refusal(status: int, message: str) -> Answer:
 
 
 class RecordedCall(NamedTuple):
-    """One request, as it came and as it was answered."""
+    """A request with its answer."""
 
     at: datetime.datetime
     method: str
@@ -146,20 +146,20 @@ class RecordedCall(NamedTuple):
     status: int  # 0: the connection was dropped
     message: str  # why it was refused
     idempotency_key: str | None
-    is_repeat: bool  # the idempotency key was known: answered again, not done again
+    is_repeat: bool  # the idempotency key was known: the same answer, the call wasn't carried out again
 
 
 class LoopbackApi:
     """An API on a loopback port, for the caller that started it. It begins to answer with start().
 
-    A subclass does what a call asks, or says why not, and remembers calls and answers.
+    A subclass carries out calls or refuses them with a reason, and stores calls and answers.
     """
 
-    faults: FaultQueue | ScriptedFaults  # what is to go wrong
+    faults: FaultQueue | ScriptedFaults  # the faults to come
     answers: dict[str, Answer]  # by idempotency key
 
     def __init__(self, listener: socket.socket, *, pages: Sequence[Route] = (), paths: Sequence[str]) -> None:
-        """Take a port that listens already; `paths` are those of the API's calls."""
+        """Use a socket that already listens; `paths` are the paths of the API's calls."""
         self.url = f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
         app = Starlette(routes=[*pages, *(Route(path, self._handle_call, methods=METHODS) for path in paths)])
         config = uvicorn.Config(
@@ -169,14 +169,14 @@ class LoopbackApi:
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="pretend-api")
 
     def start(self) -> None:
-        self._thread.start()  # the port listens already: early callers wait in its queue
+        self._thread.start()  # the socket already listens: early callers wait in its backlog
 
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()
 
     def _refuse(self, _request: Request) -> Answer | None:
-        """Refuse a call that isn't looked at any further; None: it is."""
+        """Return the refusal of a call that must not be carried out; None allows it."""
         return None
 
     def _answer(self, request: Request, body: Json) -> Answer:
@@ -186,7 +186,7 @@ class LoopbackApi:
         raise NotImplementedError
 
     async def _handle_call(self, request: Request) -> Response:
-        """A call is answered rightly, or with the fault that was asked for."""
+        """Answer a call, or apply the fault that is due, and record the call."""
         text = await request.body()
         fault = self.faults.take_fault(request.method, request.url.path) or NO_FAULT
         await asyncio.sleep(fault.delay_seconds)
@@ -206,11 +206,11 @@ class LoopbackApi:
         self._store_call(call, answer)
         if fault.drop:
             self._disconnect(request)
-            await request.receive()  # comes when the connection is gone: only then is no answer no error
+            await request.receive()  # until the connection is closed, uvicorn reports a missing answer
         return json_response(answer.status, answer.body, fault.headers) if answer.status else Response()
 
     def _disconnect(self, request: Request) -> None:
-        """End the caller's connection, as a lost one ends."""
+        """Abort the caller's connection, as when the network fails."""
         caller = tuple(request.scope["client"])
         for connection in list(self._server.server_state.connections):
             if isinstance(connection, H11Protocol) and connection.client == caller:
@@ -224,7 +224,7 @@ def _fault_answer(fault: Fault) -> Answer | None:
 
 
 def parse_body(text: bytes) -> Any:
-    """The body as JSON; None for what isn't, which the API refuses where it needs a body."""
+    """Return the body as JSON; None when it isn't JSON, which the API refuses where it needs a body."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -238,5 +238,5 @@ def json_response(status: int, body: object, headers: Any = None) -> Response:
 
 
 def path_segments(request: Request) -> tuple[str, ...]:
-    """The path's segments, each unquoted by itself: an id may have a slash in it."""
+    """Return the path's segments, each unquoted separately: an id may contain a slash."""
     return tuple(map(urllib.parse.unquote, request.scope["raw_path"].decode().strip("/").split("/")))

@@ -1,4 +1,4 @@
-"""What Dagster loads: every model and sink of the folder above."""
+"""The Dagster definitions of this project: each model and sink of the parent folder."""
 
 from pathlib import Path
 

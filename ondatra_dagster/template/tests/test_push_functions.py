@@ -1,4 +1,4 @@
-"""Does each push function keep its contract? `pytest` says in sentences what one gets wrong."""
+"""Tests that each push function keeps its contract. `pytest` prints a sentence for each rule that one breaks."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ ADA = {"customer_id": "C-1", "name": "Ada", "email": "ada@example.com", "country
 BEN = {"customer_id": "C-2", "name": "Ben", "email": "ben@example.com", "country": "DK"}
 CYN = {"customer_id": "C-3", "name": "Cyn", "email": "cyn@example.com", "country": None}
 
-# what a model gives, run after run: rows come and change, and where its kind has that, they go
+# the rows that a model's query gives, run after run: rows appear and change; where the kind allows it, they disappear
 CASES = {
     "crm_push": PushCase(
         library=LIB / "crm_push.star",

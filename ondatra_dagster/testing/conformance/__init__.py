@@ -1,1 +1,1 @@
-"""The conformance kit: what a push function gets wrong, in sentences; users find it one package up."""
+"""The conformance kit: it describes each error of a push function. Users import it from `ondatra_dagster.testing`."""

@@ -8,19 +8,19 @@ import orjson
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.fake_api import GENERATED_ID_PREFIX, State
 
-MAX_SHOWN_RECORDS = 3  # records that a sentence names
-MAX_RECORD_LETTERS = 120  # letters of a record
+MAX_SHOWN_RECORDS = 3  # records that a message names
+MAX_RECORD_LETTERS = 120  # characters of a record that a message shows
 ApiContent = Mapping[str, Json]  # the path of a record → the record
 
 
 def comparable_content(state: State) -> ApiContent:
-    """The records, but for the numbers of those that came without an id: they follow the order of calls."""
+    """Return the records without the API's generated ids: these depend on the order of the calls."""
     named = {path: record for path, record in state.items() if not _has_generated_id(path)}
     nameless = collections.defaultdict(list)
     for path, record in state.items():
         if _has_generated_id(path):
             nameless[path.rpartition("/")[0]].append(_record_text(record))
-    # a record that is there twice has two places
+    # two equal records get two paths
     places = {
         f"{path}/{GENERATED_ID_PREFIX}{number} {record}": record
         for path, records in nameless.items()
@@ -31,7 +31,7 @@ def comparable_content(state: State) -> ApiContent:
 
 
 def describe_differences(expected: ApiContent, held: ApiContent) -> str:
-    """What the one has and the other hasn't; empty when they are the same."""
+    """Describe the missing, surplus and changed records; return an empty text when the contents are equal."""
     told = list(_list_differences(expected, held))
     more = f", and {len(told) - MAX_SHOWN_RECORDS} more" if len(told) > MAX_SHOWN_RECORDS else ""
     return "; ".join(told[:MAX_SHOWN_RECORDS]) + more

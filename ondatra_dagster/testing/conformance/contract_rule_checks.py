@@ -1,6 +1,6 @@
 """The rules of the push contract, without faults and with them.
 
-A rule gets a stage and a case, and yields a sentence for each thing that the function gets wrong.
+A rule gets a harness and a case, and yields a sentence for each error of the function.
 """
 
 import urllib.parse
@@ -23,7 +23,7 @@ from ondatra_dagster.testing.fake_api_server import Fault, RecordedCall
 
 
 def check_every_row_has_status(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Each version is delivered whole, in the batches that the function asks for."""
+    """Check that every row of each version is delivered, in the batches that the function configures."""
     with stage.open_run() as play, capture_push_warnings() as warnings:
         for rows in case.versions:
             play.write_version(rows)
@@ -47,7 +47,7 @@ def _undelivered_message(result: RowResult) -> str:
 
 
 def check_batch_size_independence(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Which rows share a batch is chance: it follows from what changed when."""
+    """Check that the API's content doesn't depend on batches: chance decides which rows share one."""
     expected = contents_after_versions(stage, case)[-1]
     for size in (1, 2):
         with stage.open_run() as play:
@@ -60,7 +60,7 @@ def check_batch_size_independence(stage: PushHarness, case: PushCase) -> Iterato
 
 
 def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Rows that came, changed and went leave the API as if it had got the last version alone."""
+    """Check that inserts, updates and deletes leave the API as if it had received the last version alone."""
     if not case.must_mirror_table:
         return
     held = contents_after_versions(stage, case)[-1]
@@ -72,12 +72,12 @@ def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]
 
 
 def contents_after_versions(stage: PushHarness, case: PushCase) -> list[ApiContent]:
-    """What the API holds after each version when nothing goes wrong."""
+    """Return the API's content after each version, without faults."""
     return deliver_versions(stage, case)[0]
 
 
 def deliver_versions(stage: PushHarness, case: PushCase) -> tuple[list[ApiContent], list[str]]:
-    """The same, and every call of the whole history, as a person knows it."""
+    """Return the API's content after each version, and each call of all versions as "METHOD path"."""
     contents = []
     with stage.open_run(case) as play:
         for rows in case.versions:
@@ -87,7 +87,7 @@ def deliver_versions(stage: PushHarness, case: PushCase) -> tuple[list[ApiConten
 
 
 def _final_table_rows(case: PushCase) -> Sequence[Row]:
-    """What merge and partition keep of rows that their query gives no more is in the table, too."""
+    """Return the table's last rows: merge and partition keep rows that their query no longer gives."""
     if case.kind not in ("merge", "partition"):
         return case.versions[-1]
     newest: dict[str, list[Row]] = {}
@@ -100,7 +100,7 @@ def _final_table_rows(case: PushCase) -> Sequence[Row]:
 
 
 def check_repeated_batch_repeats_calls(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """After a crash calls that had their answer aren't made again, if they are the same calls."""
+    """Check that a batch which is repeated after a crash makes the same calls, so that its journal answers them."""
     with stage.open_run() as play:
         for rows in case.versions:
             play.write_version(rows)
@@ -122,7 +122,7 @@ def _new_call_message(play: ConformanceRun, handed: RecordedPush) -> str | None:
 
 
 def check_finalize_reports_failure(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """It is owed until it comes to its end: a failed call that it passes over is never made again."""
+    """Check that finalize() fails when its call fails: once it has returned, it isn't called again."""
     if "finalize" not in stage.library.config.functions:
         return
     with stage.open_run() as play:
@@ -153,7 +153,7 @@ ONE_FAULT = (
 
 
 def check_one_failed_call_recovers(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Whichever call fails once, the next tries come to the same end as if nothing had happened."""
+    """Check that after any single failed call, retries lead to the same content as without the failure."""
     expected, calls = deliver_versions(stage, case)
     for number, call in enumerate(calls, 1):
         for what, fault in ONE_FAULT:
@@ -164,7 +164,7 @@ def check_one_failed_call_recovers(stage: PushHarness, case: PushCase) -> Iterat
                 play.run_until_settled()
                 if wrong := _recovery_problem(play, expected[version]):
                     yield f"when {call} {what}: {wrong}"
-                    break  # the other faults would tell the same once more
+                    break  # the other faults would give the same message
 
 
 def format_call(call: RecordedCall) -> str:
@@ -172,7 +172,7 @@ def format_call(call: RecordedCall) -> str:
 
 
 def _write_until_call(play: ConformanceRun, case: PushCase, number: int, fault: Fault) -> int | None:
-    """Let the call of that number fail; the version in whose run that was."""
+    """Let the call with that number fail; return the version whose run made it, or None if no run did."""
     play.api.faults.at[number] = fault
     for version, rows in enumerate(case.versions):
         play.write_version(rows)
@@ -195,7 +195,7 @@ def _recovery_problem(play: ConformanceRun, expected: ApiContent) -> str:
 
 
 def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """What an API refuses doesn't count as delivered, and arrives when it is replayed."""
+    """Check that rows which the API refuses don't count as delivered, and arrive when they are replayed."""
     expected, calls = deliver_versions(stage, case)
     for number, call in enumerate(calls, 1):
         with stage.open_run() as play:
@@ -204,7 +204,7 @@ def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterat
                 continue
             is_told = bool(play.state.depth or play.dead_letters)
             if is_told and case.model_kind.replaces_rows:
-                continue  # a delete that is replayed takes the rows that came in its place
+                continue  # a replayed delete also deletes the rows that replaced the old ones
             play.replay_dead()
             play.run_until_settled()
             if wrong := describe_differences(expected[version], comparable_content(play.api.state)):
@@ -225,11 +225,11 @@ ALL_FAULTS = {
     "not answered": (Fault(times=None, drop="before"), RETRYABLE_REASON),
     "done without an answer": (Fault(times=None, drop="after"), RETRYABLE_REASON),
 }
-OUTAGE_RUNS = 4  # three batches stop a run, and each operation is to be seen
+OUTAGE_RUNS = 4  # three failed batches stop a run, and each operation needs its turn
 
 
 def check_failure_verdicts(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """While all calls fail, no row counts as delivered, and none is given up that may arrive later."""
+    """Check that while all calls fail, no row counts as delivered, and no row is rejected that a retry may deliver."""
     expected = contents_after_versions(stage, case)
     for version in range(len(case.versions)):
         for what, (fault, why) in ALL_FAULTS.items():
@@ -245,7 +245,7 @@ def check_failure_verdicts(stage: PushHarness, case: PushCase) -> Iterator[str]:
 
 
 def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, fault: Fault) -> list[RecordedPush]:
-    """What comes of a version all of whose calls fail, each unit by itself."""
+    """Return the results of a version all of whose calls fail, with one unit in each batch."""
     for rows in case.versions[:version]:
         play.deliver_version(rows)
     play.write_version(case.versions[version])
@@ -254,7 +254,7 @@ def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, faul
 
 
 def _wrong_verdict_messages(handed: Sequence[RecordedPush], what: str, why: str) -> Iterator[str]:
-    """Once for each operation: it is the same line of the function."""
+    """Yield one message for each operation: the same line of the function handles all its rows."""
     told = set()
     for each in handed:
         for result in each.results() if each.calls else ():
@@ -265,7 +265,7 @@ def _wrong_verdict_messages(handed: Sequence[RecordedPush], what: str, why: str)
 
 
 def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Any column may be null, but the key: to fail over one keeps all rows of the batch from going."""
+    """Check that push() takes a null in any column outside the key: a failure there blocks all rows of the batch."""
     names = dict.fromkeys(name for row in case.versions[0] for name in row)
     for name in names:
         if name in case.key or name in case.never_null:
@@ -282,25 +282,25 @@ def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str
 
 ODD_KEY = "a/b c?d#e&f é"
 QUOTED_ODD_KEY = urllib.parse.quote(ODD_KEY, safe="")
-ODD_KEY_ENDING = "e&f é"  # what a path lacks that was cut off
+ODD_KEY_ENDING = "e&f é"  # missing in a path that was cut off
 
 
 def check_odd_keys_are_quoted(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """A key with a slash in it must not become another address."""
+    """Check that a slash in a key doesn't lead to another address."""
     name = case.key[0] if case.key else ""
     old = case.versions[0][0].get(name)
     if not isinstance(old, str):
         return
     odd = case.with_versions(*([_with_odd_key(row, name, old) for row in rows] for rows in case.versions))
     paths = contents_after_versions(stage, case)[-1].keys()
-    # where an `answer` of the user's names records, it may do so without quotes
+    # an `answer` function of the user may name records without quoting
     expected = [{_path_with_key(path, old, key) for path in paths} for key in (QUOTED_ODD_KEY, ODD_KEY)]
     with stage.open_run(odd) as play:
         for rows in odd.versions:
             play.write_version(rows)
             verdicts = {result.outcome.verdict for result in flatten_results(play.run_sync())}
             if Verdict.REJECT in verdicts:
-                return  # the API takes no such keys
+                return  # the API refuses such keys
             if Verdict.ERROR in verdicts:
                 break
         held = set(comparable_content(play.api.state))
@@ -335,10 +335,10 @@ LATER_RULES: tuple[Rule, ...] = (
 
 
 def problems_of(case: PushCase) -> list[str]:
-    """What the function gets wrong, in sentences; none when it keeps the contract.
+    """Return a sentence for each error of the function; an empty list when it keeps the contract.
 
-    It is run on a real queue against a fake API, through every change of the case's versions and every fault.
-    Nothing leaves this machine, whatever addresses the function has.
+    The function runs with a real queue and a fake API, through all versions of the case and every fault.
+    All calls go to the fake API on this machine, whatever addresses the function has.
     """
     try:
         library = load_library(case.library_path)
@@ -346,6 +346,6 @@ def problems_of(case: PushCase) -> list[str]:
         return [str(problem) for problem in error.problems]
     with open_harness(library, case) as stage:
         found = list(check_every_row_has_status(stage, case))
-        if not found:  # else every other rule would tell the same once more
+        if not found:  # otherwise every other rule would report the same error
             found = [problem for rule in LATER_RULES for problem in rule(stage, case)]
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""A table of any kind in plain Python, with the change feed that Delta would give: the kit's warehouse."""
+"""A table of any kind in plain Python, with a change feed like Delta's: the conformance kit's warehouse."""
 
 import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class InMemoryTable:
         self.layout = Layout(tuple(_case_columns(case)))
 
     def write_rows(self, given: Sequence[Row]) -> FeedSegment:
-        """The query gives these rows now; what the feed has of it."""
+        """Write the query's rows to the table, and return the changes that its feed has for this version."""
         self._version += 1
         told = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in given]))
         after = -1 if self._version == 1 else self._version - 1
@@ -36,7 +36,7 @@ class InMemoryTable:
         if self._is_single_unit:
             changes = self._whole_content() if changes else []
         elif is_named_by_key(self._case.model_kind, self._shape):
-            changes.sort(key=lambda change: change.key)  # those of one key stand together
+            changes.sort(key=lambda change: change.key)  # changes of one key follow each other
         return FeedSegment(after, self._version, [FeedPage(self.layout, changes)])
 
     @property
@@ -44,7 +44,7 @@ class InMemoryTable:
         return self._shape is UnitKind.MIRROR and not self._case.key
 
     def _whole_content(self) -> list[RowChange]:
-        """The rows that are there, as one unit; none is content, too."""
+        """Return the table's rows as one unit; an empty table gives a delete with an empty list."""
         there = [self._build_change(ChangeType.INSERT, rowid, row) for rowid, row in self._rows.items()]
         return there or [RowChange("", 0, ChangeType.DELETE, self._version, "[]")]
 
@@ -97,7 +97,7 @@ class InMemoryTable:
                 yield from self._update_row(rowid, row)
 
     def _write_by_key(self, given: list[Row]) -> RowChanges:
-        """Groups and partitions are replaced as a whole; groups that aren't given go, partitions stay."""
+        """Replace whole groups or partitions. Groups that get no rows are deleted, such partitions are kept."""
         now: dict[str, list[Row]] = collections.defaultdict(list)
         there: dict[str, list[int]] = collections.defaultdict(list)
         for row in given:

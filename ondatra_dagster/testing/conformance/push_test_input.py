@@ -14,10 +14,10 @@ Row: TypeAlias = Mapping[str, Json]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushCase:
-    """One push function, as one model uses it.
+    """A test case of one push function, as one model uses it.
 
-    `versions` is what the model's query gives, run after run: with rows that come, change and go, all of them
-    such that the API takes them. Values are as push() gets them: dates and decimals are texts.
+    `versions` is what the model's query gives, run after run. Rows appear, change and disappear; the API has to
+    accept all of them. Values are as push() gets them: dates and decimals are texts.
     """
 
     library: Path | str  # lib/NAME.star
@@ -26,11 +26,11 @@ class PushCase:
     key: Sequence[str] = ()  # the columns of @unique_key, @group_key or @partitioned_by
     arguments: Sequence[str] = ()  # of @sink: name('x', 'y')
     types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of columns, as Spark spells them
-    answer: AnswerFunction | None = None  # what your API does that a plain REST API doesn't
-    id_fields: Sequence[str] = ()  # of a record that is POSTed: what its address ends in; default: the key
-    heeds_idempotency_keys: bool = False  # whether your API does a call once that comes twice
-    is_mirror: bool | None = None  # the API ends with what the table has; default: all but append and scd2
-    never_null: Sequence[str] = ()  # columns; the key's never are
+    answer: AnswerFunction | None = None  # how your API differs from a plain REST API
+    id_fields: Sequence[str] = ()  # the fields that name a POSTed record in its address; default: the key
+    heeds_idempotency_keys: bool = False  # whether your API carries out a repeated call only once
+    is_mirror: bool | None = None  # the API's final content equals the table; default: all kinds but append and scd2
+    never_null: Sequence[str] = ()  # columns without nulls; the key's columns needn't be named
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,7 +50,7 @@ class PushCase:
 
     @property
     def must_mirror_table(self) -> bool:
-        """Whether what the API holds follows from the table alone."""
+        """Return whether the API's content follows from the table alone."""
         return self.kind not in ("append", "scd2") if self.is_mirror is None else self.is_mirror
 
     def with_versions(self, *versions: Sequence[Row]) -> "PushCase":

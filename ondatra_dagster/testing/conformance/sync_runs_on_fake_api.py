@@ -37,9 +37,9 @@ from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
 from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
 from ondatra_dagster.testing.fake_api_server import RecordedCall
 
-RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than any row waits for its next try
+RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than the wait before any retry
 CONNECTIONS = 8
-MAX_RUNS = 12  # more than a row is tried
+MAX_RUNS = 12  # more than the attempts that a row has
 OPERATION_NAMES = {
     ChangeType.INSERT: "insert",
     ChangeType.UPDATE_POSTIMAGE: "update",
@@ -49,7 +49,7 @@ OPERATION_NAMES = {
 
 
 class RowResult(NamedTuple):
-    """What push() made of one row that stands for something."""
+    """The result that push() gave for one row."""
 
     operation: str  # insert, update, delete
     key: str
@@ -63,14 +63,14 @@ class RowResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPush:
-    """One batch that was handed to push(), and what came of it."""
+    """A batch that push() or poll() got, its result, and the calls that were made for it."""
 
     parcel: PushBatch
     pushed: PushResult
     calls: Sequence[RecordedCall]
 
     def results(self, *, with_context: bool = False) -> Iterator[RowResult]:
-        """Of all rows, or of all but those that only tell what was there before; none of an open job's."""
+        """Yield each row's result, context rows only on request; yield nothing for a job that is still open."""
         for unit in self.parcel.units if self.pushed.outcomes else ():
             for change_type, row in unit.sent_rows if with_context else changing_rows(unit):
                 outcome = self.pushed.outcomes[f"{row.rowid}:{change_type}"]
@@ -78,7 +78,7 @@ class RecordedPush:
 
 
 def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
-    """The rows of a unit that change something at the API."""
+    """Yield the rows of a unit that change something at the API."""
     is_rewrite = len({change_type for change_type, _ in unit.sent_rows}) > 1 or unit.is_context
     for sent in unit.sent_rows:
         is_before = sent.change_type is ChangeType.DELETE and is_rewrite
@@ -88,7 +88,7 @@ def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PushRecorder:
-    """Hands batches on to push(), and keeps what came of them."""
+    """A wrapper of the push function that records each batch with its result."""
 
     pusher: StarlarkSink
     api: FakeApi
@@ -111,7 +111,7 @@ class PushRecorder:
 
 
 class ConformanceRun:
-    """A table that is delivered, from its first version on."""
+    """A table and its delivery, from the first version on."""
 
     def __init__(
         self, case: PushCase, pusher: StarlarkSink, queue: Queue, *, config: PushConfig, journal: Path, api: FakeApi
@@ -126,14 +126,14 @@ class ConformanceRun:
         self._push = PushRecorder(pusher, api, self.recorded_pushes)
 
     def write_version(self, rows: Sequence[Row]) -> None:
-        """The model gives these rows now."""
+        """Write these rows to the table, as if the model's query gave them, and enqueue the changes."""
         enqueue_segment(self._queue, self._table.write_rows(rows), now=self._now)
 
     def run_sync(self, *, batch_size: int | None = None) -> Sequence[RecordedPush]:
-        """One sync run; what was handed to push() in it."""
+        """Deliver once, and return the batches that this run gave to the push function."""
         before = len(self.recorded_pushes)
         self._now += RUN_INTERVAL_SECONDS
-        # one call after the other, so that a fault meets the same one each time
+        # calls are made one after the other, so that a fault meets the same call each time
         push = dataclasses.replace(self._config.push, max_concurrent=1)
         if batch_size and not self.is_mirror:
             push = dataclasses.replace(push, batch_size=batch_size)
@@ -145,35 +145,35 @@ class ConformanceRun:
         return self.recorded_pushes[before:]
 
     def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
-        """The model gives these rows now, and they are delivered."""
+        """Write these rows to the table, and deliver until nothing is left to retry."""
         self.write_version(rows)
         self.run_until_settled(batch_size=batch_size)
 
     def run_until_settled(self, *, batch_size: int | None = None) -> None:
-        """Runs until nothing is left that would be tried again."""
+        """Deliver until nothing is left to retry."""
         for _ in range(MAX_RUNS):
             self.run_sync(batch_size=batch_size)
             if not self.state.depth:
                 return
 
     def repeat_push(self, handed: RecordedPush) -> RecordedPush:
-        """The same batch once more, as after a crash: answered from its journal as far as that goes."""
+        """Push a batch twice with one journal, as after a crash; return the second push, which the journal answers."""
         journal = ResponseJournal.in_memory("again")
         self._push(handed.parcel, journal)
         self._push(handed.parcel, journal)
         return self.recorded_pushes.pop()
 
     def _sleep(self, seconds: float) -> None:
-        """Between two polls of a job."""
+        """Move the clock forward between two polls of a job."""
         self._now += seconds
 
     @property
     def is_mirror(self) -> bool:
-        """Whether contents go out whole, in batches of their own."""
+        """Return whether each batch is the whole content of a table or partition."""
         return self._queue.unit_kind is UnitKind.MIRROR
 
     def finalize(self, succeeded: int, failed: int) -> None:
-        """Tell the function that a sync run has come to its end; PushContractError when it didn't take it."""
+        """Call finalize() as at the end of a sync run; raise PushContractError when it fails."""
         journal = ResponseJournal.in_memory("finalize")
         self._push.finalize(succeeded, failed, columns=self._table.layout.columns, journal=journal)
 
@@ -191,7 +191,7 @@ class ConformanceRun:
 
 @dataclasses.dataclass(slots=True)
 class PushHarness:
-    """Where plays of one push function are given: its library is loaded once, its API runs throughout."""
+    """A harness for all runs of one push function: its library is loaded once, its API runs throughout."""
 
     library: PushLibrary
     case: PushCase
@@ -202,12 +202,12 @@ class PushHarness:
 
     @contextlib.contextmanager
     def open_run(self, case: PushCase | None = None) -> Iterator[ConformanceRun]:
-        """A new table, a new queue, an empty API."""
+        """Yield a run with a new table, a new queue and an empty API."""
         case = case or self.case
         self.run_count += 1
         self.api.clear()
         path = self.folder / f"{self.run_count}.sqlite"
-        if self.run_count > 1:  # a copy of an empty one is there sooner than a new one
+        if self.run_count > 1:  # copying an empty queue is faster than creating one
             shutil.copy(self.folder / "empty", path)
         size = self.library.config.push.batch_size
         context = PushContext(
@@ -220,7 +220,7 @@ class PushHarness:
             if self.run_count == 1:
                 queue.store.checkpoint()
                 shutil.copy(path, self.folder / "empty")
-            queue.store.execute("pragma synchronous = off")  # it is gone in a moment
+            queue.store.execute("pragma synchronous = off")  # the queue is deleted soon
             yield ConformanceRun(
                 case,
                 StarlarkSink(self.library, self.http, context),
@@ -233,7 +233,7 @@ class PushHarness:
 
 @contextlib.contextmanager
 def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
-    """Open a harness for this function. The fake API answers its calls to any address."""
+    """Yield a harness for this function. The fake API answers its calls to any address."""
     fields = tuple(case.id_fields or case.key or ("id",))
     with (
         running_fake_api(
@@ -241,7 +241,7 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
         ) as api,
         tempfile.TemporaryDirectory() as folder,
     ):
-        # each failure has to reach push() at once, and no secret is needed
+        # push() has to see each failure at once, so retries are off; no secret is needed
         base_url = library.config.base_url or api.url
         config = dataclasses.replace(library.config, base_url=base_url, auth=None, retry=0)
         transport = RedirectTransport(api.url)
@@ -252,7 +252,7 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
 
 @contextlib.contextmanager
 def capture_push_warnings() -> Iterator[list[str]]:
-    """What is warned of while batches are handed over, each once."""
+    """Collect the warnings that push functions cause, in a list that the caller gets."""
     told: list[str] = []
     handler = _MessageHandler(told)
     logger = logging.getLogger(StarlarkSink.__module__)
@@ -273,7 +273,7 @@ class _MessageHandler(logging.Handler):
 
 
 class RedirectTransport(DeadlineTransport):
-    """All else, credentials and hosts that may be called, is judged by the real address before."""
+    """A transport that sends requests to the fake API, after credentials and hosts were checked by the real URL."""
 
     def __init__(self, address: str) -> None:
         super().__init__(connections=CONNECTIONS)

@@ -1,9 +1,9 @@
-"""Serve the demo API by hand, or for as long as a command runs.
+"""The command that serves the demo API, until Ctrl-C or while another command runs.
 
     python -m ondatra_dagster.testing.demo_api
     python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.json -- ondatra run
 
-The command's exit code is this one's. Ctrl-C goes to the command, which ends in its own way.
+It exits with the other command's exit code. Ctrl-C goes to that command, which decides how it ends.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ SHOWN_CALLS = 12
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def main(context: click.Context, *, port: int, state: Path | None, command: tuple[str, ...]) -> None:
-    """A pretend CRM and ERP on this machine, as long as COMMAND runs, or until Ctrl-C."""
+    """Serve a pretend CRM and ERP on this machine while COMMAND runs, or until Ctrl-C."""
     try:
         with running_demo_api(port=port, state=state) as api:
             context.exit(run_command_with_api(api, command) if command else serve_until_signal(api))
@@ -57,7 +57,7 @@ def serve_until_signal(api: DemoApi) -> int:
 
 
 def run_command_with_api(api: DemoApi, command: tuple[str, ...]) -> int:
-    """Run the command beside the API, then tell what the API got from it."""
+    """Run the command while the API is served, then print the calls that the API got."""
     calls_before = len(api.calls)
     click.echo(f"demo API: {api.url}", err=True)
     code = run_command(command)
@@ -66,10 +66,10 @@ def run_command_with_api(api: DemoApi, command: tuple[str, ...]) -> int:
 
 
 def run_command(command: tuple[str, ...]) -> int:
-    """The command's exit code, as a shell would give it."""
-    # caught, not ignored: an ignored signal would be inherited; the terminal sends Ctrl-C to the command too
+    """Run the command and return its exit code as a shell would."""
+    # SIGINT is caught, not ignored: the command would inherit an ignored signal. The terminal sends Ctrl-C to it too.
     signal.signal(signal.SIGINT, lambda *_: None)
-    is_asked_to_end = threading.Event()  # before the command is there to be told
+    is_asked_to_end = threading.Event()  # set by a SIGTERM that arrives before the command has started
     signal.signal(signal.SIGTERM, lambda *_: is_asked_to_end.set())
     with subprocess.Popen(command) as child:  # noqa: S603  # running the caller's command is what this is for
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
@@ -80,7 +80,7 @@ def run_command(command: tuple[str, ...]) -> int:
 
 
 def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
-    """Say what arrived: each call when they are few, otherwise those that failed."""
+    """Print each call when they are few, otherwise the first that failed; then what the CRM and the ERP hold."""
     click.echo(
         f"\nThe demo API got {format_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.", err=True
     )
@@ -97,7 +97,7 @@ def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
 
 
 def is_own_demo_api(port: int, state: Path | None) -> bool:
-    """Whether the port is served by a demo API that keeps this project's state."""
+    """Return whether a demo API with this project's state file serves the port."""
     if state is None:
         return False
     connection = http.client.HTTPConnection(LOOPBACK_HOST, port, timeout=2)

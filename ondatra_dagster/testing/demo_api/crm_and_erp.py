@@ -1,6 +1,6 @@
 """The demo CRM's and ERP's records, and the rules that accept or refuse them.
 
-No HTTP here: a request comes as method, path and body, an answer leaves as status and body.
+This module has no HTTP: a request is a method, a path and a body; an answer is a status and a body.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ Record: TypeAlias = dict[str, Json]
 
 
 def find_contact_fault(contact: Mapping[str, Json]) -> str | None:
-    """What the CRM has against a contact."""
+    """Return why the CRM refuses a contact, or None."""
     email = contact.get("email")
     if not isinstance(email, str) or "@" not in email.strip("@"):
         return f"email {email!r} isn't an address"
@@ -22,7 +22,7 @@ def find_contact_fault(contact: Mapping[str, Json]) -> str | None:
 
 
 def find_invoice_fault(invoice: Mapping[str, Json]) -> str | None:
-    """What the ERP has against an invoice."""
+    """Return why the ERP refuses an invoice, or None."""
     lines = invoice.get("lines")
     if not isinstance(lines, list) or not lines:
         return "an invoice needs at least one line"
@@ -34,7 +34,7 @@ def find_invoice_fault(invoice: Mapping[str, Json]) -> str | None:
 
 
 def find_price_fault(price: Mapping[str, Json]) -> str | None:
-    """What the ERP has against a price."""
+    """Return why the ERP refuses a price, or None."""
     try:
         is_price = float(str(price.get("unit_price"))) > 0
     except ValueError:
@@ -44,7 +44,7 @@ def find_price_fault(price: Mapping[str, Json]) -> str | None:
 
 @dataclasses.dataclass(kw_only=True)
 class RecordCollection:
-    """Records of one sort, by their id."""
+    """A collection of records of one type, by id."""
 
     noun: str
     id_field: str
@@ -74,7 +74,7 @@ class RecordCollection:
         return self._store_record(200 if record_id in self.records else 201, record_id, body)
 
     def replace_records(self, _record_id: str, body: Record) -> Answer:
-        """These records and no others; or nothing at all, where any of them is refused."""
+        """Replace all records by these; change nothing when any of them is refused."""
         records: Any = body.get(f"{self.noun}s")
         if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
             return refusal(400, f"the body needs a list of {self.noun}s")
@@ -89,7 +89,7 @@ class RecordCollection:
         return Answer(204) if self.records.pop(record_id, None) is not None else self._not_found(record_id)
 
     def find_missing_id(self, record: Record) -> str | None:
-        """What is wrong with a record that has no id."""
+        """Return a message when the record has no id, otherwise None."""
         missing = record.get(self.id_field) in (None, "")
         return f"a {self.noun} needs its {self.id_field}" if missing else None
 
@@ -107,22 +107,22 @@ class RecordCollection:
 
 
 class BulkEndpoints:
-    """Batches and jobs over one collection."""
+    """The endpoints for batches and jobs over one collection."""
 
     def __init__(self, collection: RecordCollection) -> None:
-        self.jobs: dict[str, dict[str, Any]] = {}  # by id: their results, and how often they were asked about
-        self.polls = 1  # as often a job is asked about before it is done
+        self.jobs: dict[str, dict[str, Any]] = {}  # by id: the results, and how often the job was polled
+        self.polls = 1  # so many polls of a job answer "running"
         self._collection = collection
 
     def run_batch(self, _record_id: str, body: Record) -> Answer:
-        """All of it, or nothing."""
+        """Apply all operations, or none when any is refused."""
         return self._with_operations(body, self._apply_all_or_none)
 
     def submit_job(self, _record_id: str, body: Record) -> Answer:
         return self._with_operations(body, self._begin_job)
 
     def poll_job(self, job_id: str, _body: Record) -> Answer:
-        """How a job stands."""
+        """Answer with the job's status, and with its results once it is complete."""
         if job_id not in self.jobs:
             return refusal(404, f"there is no job {job_id}")
         job = self.jobs[job_id]
@@ -215,7 +215,7 @@ class CrmAndErp:
         }
 
     def records_by_collection(self) -> Mapping[str, dict[str, Record]]:
-        """All records, by what they are and by their ids."""
+        """Return all records, by collection and id."""
         return {
             "contacts": self.contacts.records,
             "timeline": self.timeline.records,
@@ -224,7 +224,7 @@ class CrmAndErp:
         }
 
     def jobs_by_endpoint(self) -> Mapping[str, dict[str, dict[str, Any]]]:
-        """The jobs that were begun, by where and by their ids."""
+        """Return the submitted jobs, by endpoint and id."""
         return {"jobs": self.bulk.jobs, "imports": self.imports.jobs}
 
     def clear(self) -> None:
@@ -234,7 +234,7 @@ class CrmAndErp:
         self.imports.clear()
 
     def answer_request(self, method: str, path: tuple[str, ...], body: Json) -> Answer:
-        """Do what is asked, or say why not. `path` is the path's segments, each unquoted."""
+        """Carry out the request or refuse it with a reason. `path` has the path's segments, each unquoted."""
         collection, record_id = "/".join(path[:2]), "/".join(path[2:])
         do = self._routes.get((method, collection, bool(record_id)))
         if do is None:

@@ -33,11 +33,11 @@ from ondatra_dagster.testing.fake_api_server import (
     refusal,
 )
 
-DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
+DEMO_KEY = "shop-demo-key-0001"  # opens only this pretend API
 
 
 class DemoApi(LoopbackApi):
-    """The running demo API: its pages for people, and its answers to calls, over one state."""
+    """The running demo API: its web pages and its answers to calls, over one state."""
 
     def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
         self.faults: FaultQueue = FaultQueue()
@@ -55,43 +55,43 @@ class DemoApi(LoopbackApi):
 
     @property
     def calls(self) -> tuple[RecordedCall, ...]:
-        """Every call to the CRM and the ERP, oldest first."""
+        """Return every call to the CRM and the ERP, oldest first."""
         return tuple(self._state.calls)
 
     def contacts(self) -> dict[str, Record]:
-        """What the CRM holds, by customer_id."""
+        """Return the CRM's contacts, by customer_id."""
         return dict(self._state.crm_and_erp.contacts.records)
 
     def invoices(self) -> dict[str, Record]:
-        """What the ERP holds, by invoice_id."""
+        """Return the ERP's invoices, by invoice_id."""
         return dict(self._state.crm_and_erp.invoices.records)
 
     def timeline(self) -> dict[str, Record]:
-        """What the CRM's timeline holds, by entry_id."""
+        """Return the CRM's timeline entries, by entry_id."""
         return dict(self._state.crm_and_erp.timeline.records)
 
     def prices(self) -> dict[str, Record]:
-        """The ERP's price list, by product_id."""
+        """Return the ERP's price list, by product_id."""
         return dict(self._state.crm_and_erp.prices.records)
 
     def jobs(self) -> tuple[str, ...]:
-        """The ids of the jobs that were begun."""
+        """Return the ids of the jobs that were submitted."""
         return tuple(self._state.crm_and_erp.bulk.jobs)
 
     def delay_jobs(self, polls: int) -> None:
-        """Let a job be done only when it was asked about so often."""
+        """Answer so many polls of each job with "running" before it is complete."""
         self._state.crm_and_erp.bulk.polls = polls
 
     def fail(self, **fault: Any) -> None:
-        """Ask for a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
+        """Add a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
         self.faults.add(Fault(**fault))
 
     def recover(self) -> None:
-        """Forget the faults that are still to come."""
+        """Delete the faults that haven't happened yet."""
         self.faults.clear()
 
     def clear(self) -> None:
-        """Forget everything: as good as a new one, and quicker."""
+        """Delete all records, calls and faults, which is faster than starting a new API."""
         self.recover()
         self._state.clear()
 
@@ -119,7 +119,7 @@ class DemoApi(LoopbackApi):
         return Response(status_code=204)
 
     def _refuse(self, request: Request) -> Answer | None:
-        """Who doesn't show the key is told no more than that."""
+        """Answer 401, without further details, when the request lacks the key."""
         if hmac.compare_digest(request.headers.get("authorization", ""), f"Bearer {DEMO_KEY}"):
             return None
         return refusal(401, "the token is missing or wrong")
@@ -135,7 +135,7 @@ MAX_SHOWN_CALLS = 25
 
 
 def render_page(state: DemoState) -> str:
-    """The page as it is now."""
+    """Return the page with the current records and calls."""
     held = state.crm_and_erp.records_by_collection()
     calls = state.calls[: -MAX_SHOWN_CALLS - 1 : -1]
     template = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
@@ -152,7 +152,7 @@ def render_page(state: DemoState) -> str:
 
 
 def _flatten_lines(record: Record) -> Mapping[str, Json]:
-    """A record in one row: an invoice's lines as text."""
+    """Return a record that fits in one table row: an invoice's lines become text."""
     lines = record.get("lines")
     if not isinstance(lines, list):
         return record
@@ -189,11 +189,11 @@ def _escape_value(value: Json) -> str:
 
 @contextlib.contextmanager
 def running_demo_api(*, port: int = 0, state: Path | None = None) -> Iterator[DemoApi]:
-    """The demo API until the block ends, on a free port or on `port` (OSError: that one is taken)."""
+    """Serve the demo API until the block ends, on `port` or a free one; raise OSError when the port is taken."""
     listener = socket.create_server((LOOPBACK_HOST, port))
     try:
         api = DemoApi(listener, state=DemoState(state))
-    except BaseException:  # an unreadable state file: the port isn't ours to keep
+    except BaseException:  # the state file is unreadable: release the port
         listener.close()
         raise
     api.start()

@@ -1,6 +1,6 @@
-"""What the demo API remembers, in memory and, when asked, in one small file.
+"""The state of the demo API, in memory and, on request, in one small file.
 
-The file is what makes two runs of the example meet the same destination.
+With the file, two runs of the example use the same destination.
 """
 
 import datetime
@@ -13,12 +13,12 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.demo_api.crm_and_erp import CrmAndErp
 from ondatra_dagster.testing.fake_api_server import Answer, RecordedCall
 
-MAX_SAVED_CALLS = 100  # in the file; in memory all are kept
+MAX_SAVED_CALLS = 100  # in the file; memory has all
 MAX_SAVED_ANSWERS = 500
 
 
 class DemoState:
-    """What is held, the calls that made it, and the answers that idempotency keys stand for."""
+    """The records, the calls that wrote them, and the answers by idempotency key."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file.absolute() if file else None
@@ -29,7 +29,7 @@ class DemoState:
             self._load_file(orjson.loads(self.file.read_bytes()))
 
     def store_call(self, call: RecordedCall, answer: Answer) -> None:
-        """Keep a call, and its answer for its idempotency key: what a caller hears is on disk by then."""
+        """Store a call, and its answer by idempotency key, in memory and file before the caller gets the answer."""
         self.calls.append(call)
         if call.idempotency_key and answer.status and call.method in {"POST", "PATCH"}:
             self.answers[call.idempotency_key] = answer
@@ -42,7 +42,7 @@ class DemoState:
         self.answers.clear()
 
     def summary(self) -> dict[str, Json]:
-        """What is held, as GET /state tells it."""
+        """Return the state as GET /state shows it."""
         return {
             "state_file": str(self.file) if self.file else None,
             **{name: dict(records) for name, records in self.crm_and_erp.records_by_collection().items()},
@@ -50,12 +50,12 @@ class DemoState:
         }
 
     def _load_file(self, kept: Any) -> None:
-        """Take up what `_save` wrote."""
+        """Load what `_save_file` wrote."""
         for name, there in (
             *self.crm_and_erp.records_by_collection().items(),
             *self.crm_and_erp.jobs_by_endpoint().items(),
         ):
-            there.update(kept.get(name, {}))  # an older file hasn't all of them
+            there.update(kept.get(name, {}))  # an older file lacks some of them
         self.answers = {key: Answer(*answer) for key, answer in kept["answers"].items()}
         self.calls = [
             RecordedCall(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in kept["calls"]

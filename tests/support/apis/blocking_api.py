@@ -1,4 +1,4 @@
-"""An API on loopback that answers so many calls and then lets callers wait, until a test lets them go."""
+"""An API on loopback that answers a given number of calls, then blocks callers until a test releases them."""
 
 import contextlib
 import http.server
@@ -15,7 +15,7 @@ class ReceivedCall(NamedTuple):
 
 
 class BlockingApi:
-    """Counts its calls; those after `answers` wait for let_go()."""
+    """A counter of calls; those after the first `answers` wait for answer_one() or answer_all()."""
 
     def __init__(self, answers: int) -> None:
         self.answer_limit = answers
@@ -25,7 +25,7 @@ class BlockingApi:
         self._answers_all = False
 
     def record_call(self, call: ReceivedCall) -> None:
-        """Note a call, and return when it may be answered."""
+        """Record a call, and return when it may be answered."""
         with self._changed:
             self.calls.append(call)
             number = len(self.calls)
@@ -37,13 +37,13 @@ class BlockingApi:
             assert self._changed.wait_for(lambda: len(self.calls) >= calls, timeout=60)
 
     def answer_one(self) -> None:
-        """Answer the next call that waits, and no other."""
+        """Answer only the next call that waits."""
         with self._changed:
             self.answer_limit += 1
             self._changed.notify_all()
 
     def answer_all(self) -> None:
-        """Answer all calls that wait, and those to come."""
+        """Answer all waiting and later calls."""
         with self._changed:
             self._answers_all = True
             self._changed.notify_all()
@@ -51,7 +51,7 @@ class BlockingApi:
 
 @contextlib.contextmanager
 def running_blocking_api(answers: int) -> Iterator[BlockingApi]:
-    """The API, until its test ends."""
+    """Serve the API until the block ends."""
     api = BlockingApi(answers)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -60,13 +60,13 @@ def running_blocking_api(answers: int) -> Iterator[BlockingApi]:
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["content-length"]))
             api.record_call(ReceivedCall(self.path, json.loads(text), self.headers["idempotency-key"]))
-            with contextlib.suppress(ConnectionError):  # whoever asked may have ended meanwhile
+            with contextlib.suppress(ConnectionError):  # the caller may have ended meanwhile
                 self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """Write no log."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,6 +1,6 @@
-"""An API by Stripe's rule: the first answer to an Idempotency-Key is stored and given again, also a failure.
+"""An API with Stripe's rule: it stores the first answer to an Idempotency-Key and repeats it, also a failure.
 
-A key that comes with another body is refused.
+It refuses a key that is repeated with another body.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ CONFLICT_STATUS = 409
 @dataclasses.dataclass
 class IdempotencyKeyApi:
     url: str = ""
-    next_statuses: list[int] = dataclasses.field(default_factory=list)  # of the next new keys; 0: done, no answer
+    next_statuses: list[int] = dataclasses.field(default_factory=list)  # for new keys; 0: carried out, no answer
     received_keys: list[str] = dataclasses.field(default_factory=list)  # of each call
     received_bodies: list[Any] = dataclasses.field(default_factory=list)
     applied_bodies: list[Any] = dataclasses.field(default_factory=list)  # bodies of calls that weren't repeats
-    conflicting_keys: list[str] = dataclasses.field(default_factory=list)  # keys that came with another body
+    conflicting_keys: list[str] = dataclasses.field(default_factory=list)  # keys that were repeated with another body
     stored_responses: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict)  # by key: body, status
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
@@ -45,7 +45,7 @@ class IdempotencyKeyApi:
 
 @contextlib.contextmanager
 def running_idempotency_key_api() -> Iterator[IdempotencyKeyApi]:
-    """The API on a port of its own."""
+    """Serve the API on a free port until the block ends."""
     api = IdempotencyKeyApi()
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def running_idempotency_key_api() -> Iterator[IdempotencyKeyApi]:
             self.wfile.write(b"{}")
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = False

@@ -1,4 +1,4 @@
-"""A Maven repository on loopback, with the jars that a test puts into it."""
+"""A Maven repository on loopback, with the jars that a test adds."""
 
 import contextlib
 import hashlib
@@ -24,7 +24,7 @@ def build_jar_set(contents: Mapping[str, bytes]) -> JarSet:
 
 
 class MavenRepository:
-    """Answers with `files`, by their paths; notes what was asked for and with which credentials."""
+    """A repository that serves `files` by path, and records each requested path and its credentials."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -53,7 +53,7 @@ def running_maven_repository() -> Iterator[MavenRepository]:
             self.wfile.write(content[: len(content) // 2])
             self.wfile.flush()
             repository.on_half_sent()
-            with contextlib.suppress(ConnectionError):  # the process that asked was killed
+            with contextlib.suppress(ConnectionError):  # the process that sent the request was killed
                 self.wfile.write(content[len(content) // 2 :])
 
         def log_message(self, *_: object) -> None: ...

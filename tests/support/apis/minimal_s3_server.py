@@ -1,4 +1,4 @@
-"""As much of S3 as looking at tables and files asks for: listings, objects, their ETags."""
+"""An S3 server with only listings, objects and their ETags: enough to read tables and files."""
 
 import hashlib
 import http.server
@@ -9,11 +9,11 @@ from xml.sax.saxutils import escape
 
 from ondatra_dagster.project.settings.storage_access import S3Access
 
-LAST_MODIFIED = "2026-01-01T00:00:00.000Z"  # of everything: only an ETag tells two states apart
+LAST_MODIFIED = "2026-01-01T00:00:00.000Z"  # of every object: only ETags differ between two states
 
 
 class MinimalS3Server:
-    """A store on a loopback port; `objects` is by bucket/key."""
+    """A server on a loopback port; `objects` maps bucket/key to content."""
 
     def __init__(self, objects: dict[str, bytes] | None = None) -> None:
         self.objects = objects or {}
@@ -29,7 +29,7 @@ class MinimalS3Server:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The access as the environment has it."""
+        """Return the access as environment variables."""
         access = self.access
         return {
             "AWS_ENDPOINT_URL": str(access.endpoint),
@@ -38,7 +38,7 @@ class MinimalS3Server:
         }
 
     def list_objects(self, bucket: str, prefix: str, delimiter: str) -> bytes:
-        """What is below a prefix; with a delimiter folders stand for what is in them."""
+        """Return a listing of the keys below a prefix; with a delimiter, folders replace the keys in them."""
         keys = [name.partition("/")[2] for name in sorted(self.objects) if name.startswith(f"{bucket}/{prefix}")]
         folders = {
             prefix + key[len(prefix) :].partition("/")[0] + "/"
@@ -95,4 +95,4 @@ class _S3Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Quietly."""
+        """Write no log."""

@@ -1,4 +1,4 @@
-"""A store that speaks S3 as Hadoop and Arrow want it: moto's, in a thread of this process."""
+"""An S3 server that Hadoop and Arrow accept: moto's, in a thread of this process."""
 
 import contextlib
 import logging
@@ -10,10 +10,10 @@ BUCKET = "lake"
 
 @contextlib.contextmanager
 def running_moto_s3() -> Iterator[Mapping[str, str]]:
-    """The variables by which its one bucket is reached."""
+    """Serve one bucket until the block ends; yield the environment variables for its access."""
     from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line a request
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs a line for each request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

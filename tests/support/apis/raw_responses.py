@@ -1,4 +1,4 @@
-"""Answers as bytes on the wire, and a push function that returns what it sees of one."""
+"""The HTTP responses of tests as raw bytes, and a push function that returns the response it gets."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def push(rows):
 
 
 def build_response(body: bytes | str, *headers: str, status: int = 200) -> bytes:
-    """An answer with a Content-Length."""
+    """Return a response with a Content-Length."""
     content = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(content)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + content

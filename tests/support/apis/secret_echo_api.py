@@ -1,4 +1,4 @@
-"""An API that tells everything that it was told, in its answers' bodies and headers; and a token server."""
+"""An API that repeats each request in its response's body and headers, and a token server."""
 
 import base64
 import contextlib
@@ -40,7 +40,7 @@ class _EchoHandler(http.server.BaseHTTPRequestHandler):
 
 
 def _encode_variants(text: str) -> dict[str, str]:
-    """The same as gateways and debug pages write it."""
+    """Return the text in the encodings that gateways and debug pages use."""
     octets = text.encode()
     return {
         "text": text,
@@ -57,7 +57,7 @@ def _encode_variants(text: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running_echo_api() -> Iterator[str]:
-    """Its address."""
+    """Serve the API until the block ends; yield its address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _EchoHandler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

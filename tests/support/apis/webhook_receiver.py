@@ -1,4 +1,4 @@
-"""A webhook on loopback that keeps what it is told, and can be down; and a project's settings for it."""
+"""A webhook on loopback that stores what it receives and can fail; and a project's settings for it."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ WEBHOOK_SECRET = "T0KEN/abcdef-123456"
 
 @dataclasses.dataclass
 class WebhookReceiver:
-    """What came, in order; `status` is what it answers."""
+    """The received requests, in order; `status` is the webhook's answer."""
 
     status: int = 200
     received_bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -38,14 +38,14 @@ def running_webhook_receiver() -> Iterator[WebhookReceiver]:
                 received.received_bodies.append(orjson.loads(text))
                 received.paths.append(self.path)
                 received.headers.append({name.lower(): value for name, value in self.headers.items()})
-            answer = f"path {self.path}".encode()  # gives a secret back
+            answer = f"path {self.path}".encode()  # the answer repeats the secret that is in the path
             self.send_response(received.status)
             self.send_header("content-length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """Write no log."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         received.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -59,7 +59,7 @@ def running_webhook_receiver() -> Iterator[WebhookReceiver]:
 
 
 def set_webhook(root: Path, url: str, **more: str) -> None:
-    """Have the project below `root` send alerts to an address that holds a secret."""
+    """Configure the project below `root` to send alerts to an address that contains a secret."""
     lines = [f'webhook = "{url}/hooks/${{HOOK_TOKEN}}"', *(f'{name} = "{value}"' for name, value in more.items())]
     (root / "pyproject.toml").write_text("[tool.ondatra.alerts]\n" + "\n".join(lines))
     (root / ".env").write_text(f"DEMO_API_KEY=shop-demo-key-0001\nHOOK_TOKEN={WEBHOOK_SECRET}\nBEARER=bearer-0001\n")

@@ -1,4 +1,4 @@
-"""Files of ours with changed bytes, and what their readers make of these."""
+"""The project's own file types with changed bytes, and what their readers return or raise."""
 
 import collections
 import contextlib
@@ -45,7 +45,7 @@ ROWS = 60
 
 
 class ReadResult(enum.Enum):
-    """What a reader made of a damaged file."""
+    """The result of reading a damaged file."""
 
     UNCHANGED = "as before"
     ERROR_MESSAGE = "sentence"
@@ -55,16 +55,16 @@ class ReadResult(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class WrittenFile:
-    """A file that was written, and all that its readers read in it."""
+    """A file that was written, and a function that reads all of it."""
 
     path: Path
     read: Callable[[], Any]
-    # whether what was read of the damaged file is less of what was written, where that is allowed
+    # returns whether the data read from a damaged file is an allowed subset of the written data
     is_less: Callable[[Any, Any], bool] = lambda _written, _read: False
 
 
 def yield_corrupted_contents(content: bytes, chance: random.Random, count: int) -> Iterator[bytes]:
-    """Yield the content with one flipped bit, and now and then cut off or with random bytes in it."""
+    """Yield damaged contents: mostly with one flipped bit, sometimes cut off or with 16 random bytes."""
     for _ in range(count):
         damaged = bytearray(content)
         place, how = chance.randrange(len(content)), chance.random()
@@ -78,7 +78,7 @@ def yield_corrupted_contents(content: bytes, chance: random.Random, count: int) 
 
 
 def corrupt_and_read(file: WrittenFile, *, count: int, seed: int) -> Mapping[ReadResult, list[str]]:
-    """Damage the file so often, and return what became of each."""
+    """Damage the file `count` times and return what each read gave."""
     content, written = file.path.read_bytes(), file.read()
     verdicts: dict[ReadResult, list[str]] = collections.defaultdict(list)
     for damaged in yield_corrupted_contents(content, random.Random(seed), count):
@@ -90,7 +90,7 @@ def corrupt_and_read(file: WrittenFile, *, count: int, seed: int) -> Mapping[Rea
         except StateError as error:
             is_named = file.path.name in str(error) and not isinstance(error, BusyError)
             verdicts[ReadResult.ERROR_MESSAGE if is_named else ReadResult.EXCEPTION].append(str(error))
-        except Exception as error:  # whatever it is, a test counts it
+        except Exception as error:  # a test counts it, whatever it is
             verdicts[ReadResult.EXCEPTION].append(f"{type(error).__name__}: {error}")
         else:
             is_known = found == written or file.is_less(written, found)
@@ -100,7 +100,7 @@ def corrupt_and_read(file: WrittenFile, *, count: int, seed: int) -> Mapping[Rea
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Put another file in the place of the one that was read: SQLite shares what it knows of one file."""
+    """Replace the file by another one: SQLite shares what it knows of a file between its connections."""
     new = path.with_name(f"{path.name}.new")
     new.write_bytes(content)
     new.replace(path)
@@ -198,7 +198,7 @@ def write_history_file(folder: Path) -> WrittenFile:
         history = RunHistory(path).as_required()
         return (history.list_runs(), history.read_totals(), history.read_newest_runs(), history.has_begun(SYNC_ID))
 
-    # SQLite notices what it notices: no delivery goes by it
+    # SQLite finds only some damage; other data is allowed here, because no delivery depends on the history
     return WrittenFile(path, read, is_less=lambda _written, _read: True)
 
 
@@ -214,7 +214,7 @@ def write_journal_file(folder: Path) -> WrittenFile:
             return [journal.find_response(journal.next_call_key(str(number))) for number in range(ROWS)]
 
     def is_less(written: Any, found: Any) -> bool:
-        """Return whether the last answers are gone: these calls are made again."""
+        """Return whether only the last responses are missing: their calls are made again."""
         known = [answer for answer in found if answer]
         return known == written[: len(known)] and not any(found[len(known) :])
 
@@ -222,7 +222,7 @@ def write_journal_file(folder: Path) -> WrittenFile:
 
 
 def write_queue_file(folder: Path) -> WrittenFile:
-    """Put rows of all states into a queue: pending, waiting, dead, in a batch, settled."""
+    """Write a queue with units in all states: pending, waiting, dead, in a batch, settled."""
     path = folder / "queue.sqlite"
     with open_queue(path, shape=UnitKind.ROW) as queue:
         queue.write_meta("table_id", "T")
@@ -263,7 +263,7 @@ def _settle_some(queue: Queue, status: str, rows: int) -> None:
 
 
 def _read_queue(queue: Queue) -> Iterator[Any]:
-    """Read all that a run sends, publishes and leaves."""
+    """Yield all that a run sends, publishes and leaves in the queue."""
     state = read_status(queue.store, now=5.0)
     yield (
         state.table_id,
@@ -275,7 +275,7 @@ def _read_queue(queue: Queue) -> Iterator[Any]:
     )
     yield [(batch.id, batch.batch_key, batch.units) for batch in load_batches(queue)]
     frontier = make_snapshot(queue, sync_id=SYNC_ID, run_id=RUN_ID, written_at=NOW)
-    # when and how often a unit is tried isn't protected, nor why it isn't there yet
+    # attempts, times and messages of a unit aren't protected
     units = [unit._replace(attempts=0, due_at=None, set_at=None, message=None) for unit in frontier.units]
     yield dataclasses.replace(frontier, units=units)
     yield unpublished_records.open_runs(queue)

@@ -1,8 +1,8 @@
-"""Folders, compared byte for byte."""
+"""The contents of folders, for a comparison byte for byte."""
 
 from pathlib import Path
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Every file below the folder, by its path."""
+    """Return the content of every file below the folder, by path."""
     return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}

@@ -1,4 +1,4 @@
-"""Records as sync runs leave them, in a store, and what of them a search should find."""
+"""Records as sync runs write them, in a store, and the result that a search should give."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,12 +35,12 @@ def build_record(identifier: str = "7", **fields: object) -> SyncRecord:
 
 
 def build_found_record(run_id: str, record: SyncRecord) -> ResultRecord:
-    """The record as a search tells it."""
+    """Return the record as a search returns it."""
     return ResultRecord(*record[:7], RECORDS_SYNC, run_id, *record[7:])
 
 
 def publish_records(store: RecordStore, run_id: str, records: Iterable[SyncRecord], *, number: int = 0) -> None:
-    """A file of each type that these records belong in."""
+    """Publish the records, in one file for each of their types."""
     by_type: dict[object, list[SyncRecord]] = {}
     for record in records:
         by_type.setdefault(record.batch_type, []).append(record)
@@ -49,7 +49,7 @@ def publish_records(store: RecordStore, run_id: str, records: Iterable[SyncRecor
 
 
 def random_records(chance: random.Random, *, run: int, count: int) -> Iterator[SyncRecord]:
-    """A run's records in the order in which they ended: a batch of a few at each moment."""
+    """Yield a run's records in the order of their ends; a few records share each moment, as in a batch."""
     moment = FIRST_RUN_AT + timedelta(minutes=run)
     for rowid in range(count):
         if chance.random() < 0.3:
@@ -68,7 +68,7 @@ def random_records(chance: random.Random, *, run: int, count: int) -> Iterator[S
 
 
 def search_in_memory(search: RecordQuery, runs: Sequence[tuple[str, Sequence[SyncRecord]]]) -> set[ResultRecord]:
-    """All that a search is after, of runs with their records."""
+    """Return all records of the runs that the search should find."""
     return {
         build_found_record(run_id, record)
         for run_id, records in runs

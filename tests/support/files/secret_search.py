@@ -1,4 +1,4 @@
-"""Looks for secrets in what a run leaves behind. Each secret has the word canary in its middle."""
+"""A search for secrets in the files that a run leaves. Each secret has the word canary in its middle."""
 
 import base64
 import json
@@ -24,9 +24,9 @@ ENCODED_MARKERS = tuple(_encoded_markers())
 
 
 def find_secrets_in_text(text: str) -> list[str]:
-    """What surrounds each secret in the text; nothing when there is none.
+    """Return the text around each secret; an empty list when there is none.
 
-    Base64 is looked through without its line breaks, which are escaped in JSON.
+    Base64 is searched without its line breaks, which JSON escapes.
     """
     text = text + text.replace("\\n", "").replace("\n", "")
     return [
@@ -37,7 +37,7 @@ def find_secrets_in_text(text: str) -> list[str]:
 
 
 def find_secrets_in_folder(folder: Path) -> dict[str, list[str]]:
-    """The same for every file of a folder, what is packed in Parquet included."""
+    """Return the text around each secret in the folder's files and file names, Parquet contents included."""
     found = {str(file.relative_to(folder)): find_secrets_in_text(_text(file)) for file in folder.rglob("*")}
     return {name: places for name, places in found.items() if places}
 

@@ -1,4 +1,4 @@
-"""Damage to SQLite files, made by overwriting bytes of them."""
+"""A way to damage SQLite files: some of their bytes are overwritten."""
 
 import contextlib
 import sqlite3
@@ -14,7 +14,7 @@ def overwrite_sqlite_page(path: Path, name: str, content: bytes = b"\xa5" * 16) 
 
 
 def replace_in_sqlite_page(path: Path, name: str, old: bytes, new: bytes) -> int:
-    """Replace bytes in the first page of a table or index; how often."""
+    """Replace bytes in the first page of a table or index; return how often they occurred."""
     at, size = _first_page(path, name)
     with path.open("r+b") as file:
         file.seek(at)
@@ -25,7 +25,7 @@ def replace_in_sqlite_page(path: Path, name: str, old: bytes, new: bytes) -> int
 
 
 def _first_page(path: Path, name: str) -> tuple[int, int]:
-    """Where the page is, and its size; what is in the write-ahead log is put into the file first."""
+    """Return the page's offset and size, after a checkpoint that moves the write-ahead log into the file."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)").fetchall()
         ((number,),) = connection.execute("select rootpage from sqlite_master where name = ?", (name,))

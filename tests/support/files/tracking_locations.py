@@ -1,4 +1,4 @@
-"""Where tracking files may lie, looked at past the store: a folder, a bucket, an address for fsspec."""
+"""Locations of tracking files: a folder, a bucket, an fsspec address. Tests read them without the store."""
 
 import dataclasses
 import io
@@ -25,40 +25,40 @@ _numbers = itertools.count()
 
 @dataclasses.dataclass(frozen=True)
 class TrackingLocation:
-    """One address that is a test's own."""
+    """A location that only one test uses."""
 
     address: str
-    root: str  # the same for `files`
+    root: str  # the same location, as `filesystem` names it
     filesystem: FileSystem
 
     def open_store(self, **options: str) -> RecordStore:
         return RecordStore(self.address, **options)
 
     def list_files(self, below: str = "") -> list[str]:
-        """All files below a folder, by their names in it."""
-        if isinstance(self.filesystem, LocalFileSystem):  # Arrow's own listing fails where one goes meanwhile
+        """Return all files below a folder, by their names in it."""
+        if isinstance(self.filesystem, LocalFileSystem):  # Arrow's listing fails when a file disappears meanwhile
             here = Path(self.root, below)
             return sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
         root = f"{self.root}/{below}".rstrip("/")
         try:
             found = self.filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
-        except NotADirectoryError:  # Arrow asks fsspec twice, and the folder came in between
+        except NotADirectoryError:  # Arrow asks fsspec twice, and the folder was created in between
             return self.list_files(below)
         return sorted(file.path[len(root) + 1 :] for file in found if file.type == FileType.File)
 
     def read_file(self, name: str) -> bytes:
-        """A file by its name, or by the address that the store gave."""
+        """Return the content of a file, by its name or by the address that the store gave."""
         inside = name.removeprefix(self.address).lstrip("/")
         with self.filesystem.open_input_stream(f"{self.root}/{inside}", compression=None) as file:
             return bytes(file.read())
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Put a file there behind the store's back."""
+        """Write a file without the store's knowledge."""
         with self.filesystem.open_output_stream(f"{self.root}/{name}", compression=None) as file:
             file.write(content)
 
     def delete_files(self) -> None:
-        """Let all of it be gone."""
+        """Delete all files of the location."""
         self.filesystem.delete_dir_contents(self.root)
 
     def read_parquet(self, name: str) -> pa.Table:
@@ -69,7 +69,7 @@ class TrackingLocation:
 
 
 def open_location(kind: str, folder: Path, variables: Mapping[str, str]) -> Iterator[TrackingLocation]:
-    """A new place of that kind; `variables` are how S3 is reached."""
+    """Yield a new location of that kind; `variables` give access to S3."""
     if kind == "folder":
         yield TrackingLocation(str(folder), str(folder), LocalFileSystem())
     elif kind == "S3":

@@ -1,4 +1,4 @@
-"""Disks that take no more: a small one of their own where this user may mount it, else the nearest thing."""
+"""The full and read-only disks of tests: a small mounted disk where this user may mount one, otherwise a file limit."""
 
 import contextlib
 import os
@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-MAX_FILE_BYTES = 4000  # the largest file where nothing can be mounted: a database has more
+MAX_FILE_BYTES = 4000  # the largest file where nothing can be mounted: a database is larger
 UNWRITABLE_MESSAGE = r"can't (be used|be written|grow): .*(is full|is read-only|largest size|fails|who may write)"
 
 
 @contextlib.contextmanager
 def mount_small_disk(folder: Path) -> Iterator[bool]:
-    """Have the folder on a disk of 40 MB; False where this user may not mount one."""
+    """Mount a disk of 40 MB at the folder; yield False where this user may not mount one."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=40m,mode=700", "tmpfs", str(folder)], capture_output=True
@@ -27,7 +27,7 @@ def mount_small_disk(folder: Path) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def fill_disk(folder: Path, *, is_mounted: bool) -> Iterator[None]:
-    """Leave no room in the folder; without a disk of its own, no file of this process may grow."""
+    """Fill the folder's disk; if none is mounted, limit the files of this process instead."""
     if not is_mounted:
         with limit_file_size():
             yield
@@ -46,8 +46,8 @@ def fill_disk(folder: Path, *, is_mounted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def make_read_only(folder: Path, *, is_mounted: bool) -> Iterator[None]:
-    """Let nothing be written in the folder."""
-    if not is_mounted and os.geteuid() == 0:  # whom no mode of a file keeps out
+    """Make the folder read-only."""
+    if not is_mounted and os.geteuid() == 0:  # root may write whatever the file's mode says
         with limit_file_size():
             yield
         return
@@ -69,7 +69,7 @@ def _set_writable(folder: Path, *, is_mounted: bool, is_writable: bool) -> None:
 
 @contextlib.contextmanager
 def limit_file_size() -> Iterator[None]:
-    """Let no file of this process grow beyond a few kilobytes."""
+    """Limit each file of this process to a few kilobytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""Where a user of the command line types, and what they are told."""
+"""The command line in tests: commands in this process or at a pseudo-terminal, with their output."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclasses.dataclass
 class CommandResult:
-    """How a command ended, and what it said."""
+    """The exit code and the output of a command."""
 
     exit_code: int
     stdout: str
@@ -29,12 +29,12 @@ class CommandResult:
 
     @property
     def json_lines(self) -> list[dict[str, object]]:
-        """What was said to programs."""
+        """Return the output as JSON, line by line."""
         return [orjson.loads(line) for line in self.stdout.splitlines()]
 
 
 def _read_screen(screen: BinaryIO) -> Iterator[bytes]:
-    with contextlib.suppress(OSError):  # Linux's word for the end of a terminal that nobody writes to
+    with contextlib.suppress(OSError):  # Linux raises EIO once the terminal's other end is closed
         while text := os.read(screen.fileno(), 10_000):
             yield text
 
@@ -44,12 +44,12 @@ class CommandLine:
     capture: pytest.CaptureFixture[str]
 
     def __call__(self, *words: str, shop: ShopProject | None = None) -> CommandResult:
-        """Type a command; in a shop its tables are opened in the place of Spark's."""
+        """Run a command; with a shop, it opens the shop's tables instead of Spark's."""
         self.capture.readouterr()
         return self._read_result(run_verb(words, opened=shop.open_engine if shop else None))
 
     def run_on_terminal(self, *words: str, columns: int) -> list[str]:
-        """Type a command that needs no Spark at a real terminal, so wide; the lines that it shows there."""
+        """Run a command without Spark at a real terminal of that width; return the lines that it shows."""
         screen, end = os.openpty()
         with subprocess.Popen(
             [sys.executable, "-m", "ondatra_dagster.cli.main", *words],
@@ -70,7 +70,7 @@ class CommandLine:
         is_dry: bool = False,
         allow_deletes: Collection[str] = (),
     ) -> CommandResult:
-        """`ondatra run`, but for the JVM."""
+        """Do what `ondatra run` does, without a JVM."""
         self.capture.readouterr()
         workspace = shop.workspace
         plan = plan_run(workspace, is_full=is_full, is_dry=is_dry)

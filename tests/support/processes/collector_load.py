@@ -1,4 +1,4 @@
-"""Senders that know what was acknowledged, and a collector in a process of its own that can be killed."""
+"""A load of events whose acknowledgements are recorded, and a collector process that a test can kill."""
 
 import http.client
 import os
@@ -19,7 +19,7 @@ BATCH_EVENTS = 10
 
 
 class CollectorProcess:
-    """`ondatra events` on a port that stays the same."""
+    """A process of `ondatra events`, which keeps its port when it is restarted."""
 
     def __init__(self, root: Path, port: int = 0) -> None:
         self.root = root
@@ -27,7 +27,7 @@ class CollectorProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Begin, and wait until it listens."""
+        """Start the process and wait until it listens."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ondatra_dagster.cli.main", "events", "--port", str(self.port)],
             cwd=self.root,
@@ -47,7 +47,7 @@ class CollectorProcess:
         self._wait()
 
     def stop(self) -> int:
-        """Ask it to end; its exit code."""
+        """Send SIGTERM and return the exit code."""
         assert self._process
         self._process.send_signal(signal.SIGTERM)
         return self._wait()
@@ -61,18 +61,18 @@ class CollectorProcess:
 
 
 def _enable_interrupts() -> None:
-    """A shell's background jobs don't, nor do their children."""
+    """Restore the SIGINT handler: a shell's background jobs and their children ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class EventSenders:
-    """So many at once, each sending so many requests, every fourth a batch, until each is acknowledged."""
+    """A group of threads that send requests, every fourth of them a batch, until each is acknowledged."""
 
     def __init__(self, port: int, *, senders: int, requests: int, name: str = "") -> None:
         self.acknowledged_pages: list[str] = []
         self._port = port
         self._requests = requests
-        self._name = name  # of this crowd: the pages that it sends begin with it
+        self._name = name  # of this group: its pages begin with it
         self._lock = threading.Condition()
         self._threads = [threading.Thread(target=self._send_all, args=(n,)) for n in range(senders)]
 
@@ -81,7 +81,7 @@ class EventSenders:
             thread.start()
 
     def wait_for(self, events: int) -> None:
-        """Until so many events are acknowledged."""
+        """Wait until so many events are acknowledged."""
         with self._lock:
             assert self._lock.wait_for(lambda: len(self.acknowledged_pages) >= events, timeout=600)
 
@@ -104,7 +104,7 @@ class EventSenders:
                 self._lock.notify_all()
 
     def _send(self, pages: list[str]) -> None:
-        """Once and again under one key, until it is acknowledged."""
+        """Send the request under one key, again and again, until it is acknowledged."""
         is_batch = len(pages) > 1
         events = [{"page": page} for page in pages]
         body = orjson.dumps(events if is_batch else events[0])
@@ -124,11 +124,11 @@ class EventSenders:
 
 
 def count_events(*, senders: int, requests: int) -> int:
-    """How many events they send in all."""
+    """Return the number of events that all senders send together."""
     return senders * (requests + requests // 4 * (BATCH_EVENTS - 1))
 
 
 def child_environment() -> dict[str, str]:
-    """That of a child that imports what tests share."""
+    """Return the environment of a child process that imports the tests' support modules."""
     tests = Path(__file__).parents[2]
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}

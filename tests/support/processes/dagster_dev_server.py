@@ -1,4 +1,4 @@
-"""`dg dev` over a project of a test, as a user starts it, and what its API tells."""
+"""A `dg dev` process for a test's project, started as a user starts it, and queries to its API."""
 
 import contextlib
 import http.client
@@ -16,22 +16,22 @@ import orjson
 
 TEMPLATE = Path(__file__).parents[3] / "ondatra_dagster" / "template"
 DG = Path(sys.executable).with_name("dg")
-PAGE_SECONDS = 120  # a busy machine, not a slow page
+PAGE_SECONDS = 120  # long because the machine may be busy; the page is fast
 RUN_SECONDS = 240  # starts a JVM
 
 
 def write_dagster_files(root: Path) -> None:
-    """Write the files by which Dagster finds a project, as `ondatra init` writes them."""
+    """Write the files by which Dagster finds a project, as `ondatra init` does."""
     for name in ("dagster.yaml", "workspace.yaml"):
         shutil.copy(TEMPLATE / name, root)
     shutil.copytree(TEMPLATE / "ondatra_project", root / "ondatra_project")
     settings, for_dagster = (path / "pyproject.toml" for path in (root, TEMPLATE))
     with settings.open("a") as file:
-        file.write(for_dagster.read_text().replace("[tool.ondatra]", ""))  # which the project has already
+        file.write(for_dagster.read_text().replace("[tool.ondatra]", ""))  # the project already has that table
 
 
 class DagsterDevServer:
-    """`dg dev` in a process group of its own, and what it says."""
+    """A `dg dev` process in its own process group, with its output in a log file."""
 
     def __init__(self, root: Path, log: Path) -> None:
         self._port = port = _free_port()
@@ -47,7 +47,7 @@ class DagsterDevServer:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            # where Ctrl-C is ignored, as in a background shell, Dagster would ignore every end
+            # where SIGINT is ignored, as in a background shell, Dagster would ignore every signal to end
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self._log_thread = threading.Thread(target=self._read_log, name="dg-dev-log")
@@ -58,7 +58,7 @@ class DagsterDevServer:
         assert self._process.poll() is None, self._log.read_text()
 
     def query_graphql(self, query: str) -> Any:
-        """What its GraphQL API answers, as the page asks it."""
+        """Return what its GraphQL API answers to a query, as the page sends it."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PAGE_SECONDS)
         with contextlib.closing(connection):
             body = orjson.dumps({"query": query})
@@ -68,7 +68,7 @@ class DagsterDevServer:
         return told["data"]
 
     def stop(self) -> None:
-        """As Ctrl-C would, and then by force."""
+        """Send SIGINT, as Ctrl-C does, then kill the process group."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(60)
@@ -86,7 +86,7 @@ class DagsterDevServer:
                 log.flush()
                 if f"on {self.url}" in line:
                     self._is_ready.set()
-        self._is_ready.set()  # it ended: nobody need wait
+        self._is_ready.set()  # the process has ended: release the waiting thread
 
 
 def _free_port() -> int:

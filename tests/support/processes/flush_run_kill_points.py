@@ -1,6 +1,6 @@
-"""An `ondatra run` that dies at a given point.
+"""An `ondatra run` that is killed at a given point.
 
-Use it in a project's folder: `python -m support.processes.flush_run_kill_points POINT`.
+Start it in a project's folder: `python -m support.processes.flush_run_kill_points POINT`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Sync runs that can be killed at any call into C: each is a fork of one process, and begins at once."""
+"""A series of sync runs that can be killed at any call into C. Each is a fork of one process, so it starts at once."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def push(rows):
             results[str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]] = status
     return results
 """
-# rows that are told apart by their rowids; a version that has ended has an odd number
+# rows that are named by their rowids; a version that has ended gets an odd quantity
 ROWID_PUSH = """
 API = {"base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0,
        "push": {"batch_size": SIZE, "max_concurrent": AT_ONCE}}
@@ -82,7 +82,7 @@ def send(row):
         return "reject: " + answer.text
     return "ok" if answer.ok or answer.status_code == 404 else "error: " + answer.text
 """
-# whole contents: a partition under its name, a table under one of its own
+# whole contents: a partition is named by its id, a table is named "all"
 WHOLE_CONTENT_PUSH = """
 API = {"base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0,
        "push": {"batch_size": 0, "max_concurrent": AT_ONCE}}
@@ -123,7 +123,7 @@ class ForkedSyncRuns:
         )
 
     def use_state_folder(self, state: Path) -> None:
-        """Let the runs from here on keep their state in this new folder."""
+        """Create a new state folder and use it for all later runs."""
         (state / "lib").mkdir(parents=True)
         (state / "lib" / "api.star").write_text(self._library)
         self.state = state
@@ -135,7 +135,7 @@ class ForkedSyncRuns:
     def run(
         self, table: KeyedFeedTable | KindFeedTable, *, die_at: int | None = None, point: tuple[str, int] | None = None
     ) -> int:
-        """How the run ended: 0, or minus the signal's number."""
+        """Run the sync and return its exit status: 0, or minus the number of the signal that killed it."""
         self.now += 1
         (self.state / "table.pickle").write_bytes(pickle.dumps(table))
         order = {"state": str(self.state), "kind": self.kind, "now": self.now, "die_at": die_at, "point": point}
@@ -147,7 +147,7 @@ class ForkedSyncRuns:
 
     @property
     def last_call_count(self) -> int:
-        """How many calls into C the last whole run made."""
+        """Return how many calls into C the last complete run made."""
         return int((self.state / "calls").read_text())
 
     @property
@@ -166,7 +166,7 @@ class ForkedSyncRuns:
 
 
 def read_delivered_values(api: DemoApi, shape: UnitKind) -> dict[str, list[int]]:
-    """What the API has, as the table's content is spelled."""
+    """Return the API's content in the form of the table's content."""
     if shape is UnitKind.ROW:
         return {key: [int(str(row["email"]).partition("@")[0])] for key, row in api.contacts().items()}
     return {

@@ -1,4 +1,4 @@
-"""`ondatra …` in a process group of its own, which a test interrupts as a terminal does."""
+"""An `ondatra …` process in its own process group, which a test interrupts as a terminal does."""
 
 import contextlib
 import fcntl
@@ -15,11 +15,11 @@ from pathlib import Path
 from support.processes.killable_command import find_child_jvm
 
 ROOT = Path(__file__).parents[3]
-END_SECONDS = 15  # what the contract allows, after the signal
+END_SECONDS = 15  # the contract's limit, counted from the signal
 
 
 class InterruptibleCommand:
-    """A process that a signal is sent to with all of its group."""
+    """A process whose whole group gets a signal."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class InterruptibleCommand:
             stderr=subprocess.PIPE,
             text=True,
             process_group=0,
-            # a shell in the background may have had it ignored
+            # a background shell may have set it to be ignored
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
@@ -45,7 +45,7 @@ class InterruptibleCommand:
         os.killpg(self.process.pid, number)
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code, and what it said on stderr."""
+        """Return the exit code and stderr."""
         _, said = self.process.communicate(timeout=END_SECONDS)
         return self.process.returncode, said
 
@@ -55,7 +55,7 @@ EVENT_SECONDS = 120
 
 
 class TerminalCommand:
-    """`ondatra …` at a terminal of its own, whose keys a test presses."""
+    """An `ondatra …` process at its own terminal, whose keys a test presses."""
 
     def __init__(self, *words: str, cwd: Path) -> None:
         self._screen, end = os.openpty()
@@ -74,7 +74,7 @@ class TerminalCommand:
 
     @property
     def jvm_pid(self) -> str | None:
-        """The process id of its JVM; None as long as it has none."""
+        """Return the process id of its JVM; None while it has none."""
         return find_child_jvm(self.process.pid)
 
     def wait_for_text(self, text: str) -> None:
@@ -94,7 +94,7 @@ class TerminalCommand:
         os.write(self._screen, CTRL_C)
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code, and all that was on the screen."""
+        """Return the exit code and all output."""
         code = self.process.wait(END_SECONDS)
         while self._read_screen(seconds=0.1):
             pass
@@ -102,10 +102,10 @@ class TerminalCommand:
         return code, self.output
 
     def _read_screen(self, seconds: float = 0.005) -> bool:
-        """Read what is there; False when the terminal has nobody at its other end, or nothing comes."""
+        """Read the available output; return False when the process has ended and nothing is left to read."""
         if not select.select([self._screen], [], [], seconds)[0]:
             return self.process.poll() is None
-        with contextlib.suppress(OSError):  # Linux's word for a terminal that nobody writes to
+        with contextlib.suppress(OSError):  # Linux raises EIO once the terminal's other end is closed
             text = os.read(self._screen, 10_000).decode(errors="replace")
             self.output += text
             return bool(text)

@@ -1,4 +1,4 @@
-"""A process that fetches a set of jars: FOLDER REPOSITORY NAME=CONTENT…. It prints what it is told."""
+"""A process that fetches a set of jars: FOLDER REPOSITORY NAME=CONTENT…. It prints the fetch's messages."""
 
 import sys
 from pathlib import Path

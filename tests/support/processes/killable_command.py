@@ -1,4 +1,4 @@
-"""`ondatra run` as a process that a test can kill: its JVM is left to notice by itself."""
+"""An `ondatra run` process that a test can kill. Its JVM isn't killed and has to notice the end itself."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ ROUND_SECONDS = 180
 
 
 class KillableCommand:
-    """One `ondatra run`, or another verb, in a process of its own."""
+    """A process of `ondatra run`, or of another verb."""
 
     def __init__(self, root: Path, verb: str = "run") -> None:
         self._process = subprocess.Popen(
@@ -37,7 +37,7 @@ class KillableCommand:
                 self.output += line
 
     def kill(self) -> None:
-        """End the Python process as a crash would; its JVM is left to notice by itself."""
+        """Kill the Python process, as a crash does. Its JVM isn't killed and has to notice the end itself."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         assert self._process.stderr
@@ -50,12 +50,12 @@ class KillableCommand:
 
     @property
     def jvm_pid(self) -> str | None:
-        """The process id of its JVM; None as long as it has none."""
+        """Return the process id of its JVM; None while it has none."""
         return find_child_jvm(self._process.pid)
 
 
 def find_child_jvm(pid: int) -> str | None:
-    """The JVM that a process has started, in whichever of its threads."""
+    """Return the process id of the JVM that any thread of a process has started, or None."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     children = [child for task in tasks for child in _read_proc_file(task).split()]
     return next((child for child in children if b"java" in _read_command_line(child)), None)
@@ -76,7 +76,7 @@ def _read_command_line(pid: str) -> bytes:
 
 
 def wait_for_exit(pid: str) -> None:
-    """Until no such process is left."""
+    """Wait until the process has ended."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(int(pid))
         try:

@@ -1,6 +1,6 @@
-"""A run of a shop that dies before its sync run is recorded as ended.
+"""A run of a shop that is killed before its sync run is recorded as ended.
 
-Start it by `python -m support.processes.killed_dagster_push ROOT URL`.
+Start it with `python -m support.processes.killed_dagster_push ROOT URL`.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def run_killed_push(root: Path, url: str) -> str:
-    """Have one be killed when its rows had been delivered; its sync run's name."""
+    """Run a process that is killed once its rows are delivered; return the id of its sync run."""
     killed = subprocess.run([sys.executable, "-m", __name__, str(root), url], cwd=TESTS, check=False)
     assert killed.returncode < 0
     (run,) = ShopProject.create(root, url=url).workspace.history.list_runs("sync.crm")

@@ -1,7 +1,7 @@
-"""A flush into a table that is plain files, as a process that dies where it is told to.
+"""A flush into a table of plain files, in a process that is killed at a given point.
 
-All but the table is what a run uses. A commit is one file that is there or isn't, as in a Delta log, with the
-rows beside the transaction: `python -m support.processes.plain_flush_kill_points ROOT POINT`.
+Everything except the table is what a run uses. A commit is one file that appears whole, as in a Delta log; it has
+the transaction and its rows. Start it with `python -m support.processes.plain_flush_kill_points ROOT POINT`.
 """
 
 import os
@@ -23,15 +23,15 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import read_set
 
 
 class FlushKillPoint(NamedTuple):
-    """Where a function is called through."""
+    """A kill before or after the call of a function."""
 
     function_owner: Any
     function_name: str
-    is_after: bool = False  # the kill comes when it has returned
+    is_after: bool = False  # kill when the function has returned
 
 
 def commit_portion(log: Path, numbering: str, portion: EventBatch) -> None:
-    """The rows and their transaction, in one file that appears whole."""
+    """Write the rows and their transaction in one file that appears whole."""
     log.mkdir(parents=True, exist_ok=True)
     version = len(list(log.glob("*.json")))
     lines = [{"txn": {"appId": numbering, "version": portion.last_number}}, {"rows": [row[0] for row in portion.rows]}]
@@ -51,7 +51,7 @@ FLUSH_KILL_POINTS: Mapping[str, FlushKillPoint] = {
 
 
 def kill_process_at(place: FlushKillPoint) -> None:
-    """Let this process be killed when it comes there."""
+    """Replace the function, so that this process is killed when it is called."""
     reached: Callable[..., Any] = getattr(place.function_owner, place.function_name)
 
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -74,7 +74,7 @@ def flush_events(root: Path, *, most_events: int) -> None:
 
 
 def read_plain_rows(root: Path) -> list[str]:
-    """All that the table has, in its order."""
+    """Return all pages in the table, in its order."""
     settings = read_settings(root, {})
     log = Path(table_path(settings, "events.views")) / "_delta_log"
     return [

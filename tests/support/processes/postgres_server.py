@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own: Debian's, on loopback, in a temporary folder, under a plain user."""
+"""A PostgreSQL server for one test: Debian's, on loopback, in a temporary folder, run by an ordinary user."""
 
 import contextlib
 import os
@@ -12,20 +12,20 @@ from pathlib import Path
 
 from support.spark.spark_servers import LOOPBACK, find_free_port
 
-DEBIAN_POSTGRES = Path("/usr/lib/postgresql")  # it puts only the clients on the PATH
+DEBIAN_POSTGRES = Path("/usr/lib/postgresql")  # Debian puts only the clients on the PATH
 USER = "dagster"
 SETTINGS = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
-    "fsync": "off",  # what is in it ends with the test
+    "fsync": "off",  # the data is deleted after the test
     "shared_buffers": "16MB",
 }
 
 
 @contextlib.contextmanager
 def running_postgres_server() -> Iterator[str]:
-    """The address of a database of a server that ends with the block; sets up the server first."""
-    owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())  # root is refused
+    """Set up and start a server until the block ends; yield the address of its database."""
+    owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())  # PostgreSQL refuses root
     password, port = secrets.token_hex(16), find_free_port()
     with tempfile.TemporaryDirectory(prefix="postgres-") as scratch:
         folder = Path(scratch)
@@ -40,11 +40,11 @@ def running_postgres_server() -> Iterator[str]:
         try:
             yield f"postgresql://{USER}:{password}@{LOOPBACK}:{port}/postgres"
         finally:
-            _run_as(owner, folder, *control, "stop", "--mode", "immediate")  # by the pid that is in its folder
+            _run_as(owner, folder, *control, "stop", "--mode", "immediate")  # pg_ctl finds the process id in the folder
 
 
 def _run_as(owner: pwd.struct_passwd, folder: Path, *command: str | Path) -> None:
-    """Run a program as the owner; what it says is shown when it fails."""
+    """Run a program as the owner; show its output when it fails."""
     user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
     with (folder / "output").open("w+") as output:
         code = subprocess.run(command, cwd=folder, stdout=output, stderr=output, **user).returncode
@@ -53,7 +53,7 @@ def _run_as(owner: pwd.struct_passwd, folder: Path, *command: str | Path) -> Non
 
 
 def _find_program(name: str) -> Path:
-    """The newest that Debian has installed, or what is on the PATH."""
+    """Return the newest version that Debian has installed, or the program on the PATH."""
     installed = sorted(DEBIAN_POSTGRES.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     found = installed[-1] if installed else shutil.which(name)
     assert found, f"no {name} here: install the package postgresql"

@@ -1,4 +1,4 @@
-"""Syncs of one API that send as fast as their rate limits let them, and the server's own clock."""
+"""Syncs of one API that send as fast as their rate limits allow, and the call times by the server's clock."""
 
 import contextlib
 import http.server
@@ -17,11 +17,11 @@ API = {"base_url": "%s", "retry": 0, "rate_limit": {"requests": %d, "per": "1s"}
 def push(rows):
     pass
 """
-PATIENCE_SECONDS = 60  # beyond the time that is watched: a busy machine
+PATIENCE_SECONDS = 60  # added to the measured time, because the machine may be busy
 
 
 class CallTimes:
-    """When a server was called, with which path."""
+    """The times and paths of a server's calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, str]] = []
@@ -33,7 +33,7 @@ class CallTimes:
             self._news.notify_all()
 
     def wait_for(self, seconds: float) -> None:
-        """Until a call comes so long after the first."""
+        """Wait until a call arrives so many seconds after the first."""
         with self._news:
             there = self._news.wait_for(lambda: self._span() >= seconds, seconds + PATIENCE_SECONDS)
         assert there, f"the last of {len(self.calls)} calls came after {self._span():.1f} s"
@@ -44,7 +44,7 @@ class CallTimes:
 
 @contextlib.contextmanager
 def running_timing_server() -> Iterator[tuple[str, CallTimes]]:
-    """An address, and when it was called."""
+    """Serve on loopback until the block ends; yield the address and the times of its calls."""
     stamps = CallTimes()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -62,7 +62,7 @@ def running_timing_server() -> Iterator[tuple[str, CallTimes]]:
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """Its clients are killed."""
+            """Ignore errors: the server's clients are killed."""
 
     server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -75,7 +75,7 @@ def running_timing_server() -> Iterator[tuple[str, CallTimes]]:
 
 @contextlib.contextmanager
 def running_sender(library: Path, rates: Path) -> Iterator[None]:
-    """A process that sends until the end, and is killed then."""
+    """Run a process that sends calls; kill it when the block ends."""
     process = subprocess.Popen(
         [sys.executable, str(SENDER_SCRIPT), str(library), str(rates)], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
@@ -88,7 +88,7 @@ def running_sender(library: Path, rates: Path) -> Iterator[None]:
 
 
 def record_calls_of_two_syncs(folder: Path, *, seconds: float) -> Sequence[tuple[float, str]]:
-    """Of two syncs at once, one of them killed and begun again in the middle; the stricter limit is 20."""
+    """Return the calls of two syncs at once, one of them killed and restarted halfway; the stricter limit is 20."""
     lib, rates = folder / "lib", folder / "state" / "rates.sqlite"
     lib.mkdir()
     with running_timing_server() as (url, stamps):
@@ -103,7 +103,7 @@ def record_calls_of_two_syncs(folder: Path, *, seconds: float) -> Sequence[tuple
 
 
 def max_calls_in_window(stamps: Sequence[float], *, seconds: float) -> int:
-    """The most calls in any window of that length."""
+    """Return the most calls in any window of that length."""
     most = first = 0
     for last, stamp in enumerate(stamps):
         while stamp - stamps[first] >= seconds:

@@ -1,4 +1,4 @@
-"""A sync that only calls its API, with eight threads and as fast as it may, until it is killed."""
+"""A sync that only calls its API, with eight threads and as fast as its limit allows, until it is killed."""
 
 import sys
 import threading

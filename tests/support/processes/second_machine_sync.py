@@ -1,8 +1,8 @@
 """A machine that runs a sync once, with the table in a pickle in its state folder.
 
-Start it by `python -m support.processes.second_machine_sync STATE KIND`.
+Start it with `python -m support.processes.second_machine_sync STATE KIND`.
 
-It has a state folder of its own and shares the tracking store, which is below it or a link.
+It has its own state folder and shares the tracking store, which is below that folder or a link there.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from ondatra_dagster.sync.sync_run import run_sync
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 
 TESTS = Path(__file__).parents[2]
-OTHER_STATE_EXIT_CODE = 3  # for another state folder
+OTHER_STATE_EXIT_CODE = 3  # of a run that another state folder blocks
 
 
 def start_machine_run(state: Path, *, kind: str = "merge", publish_seconds: float = 2.0) -> subprocess.Popen[str]:
-    """Begin a run on the machine with that state folder."""
+    """Start a run on the machine with that state folder."""
     command = [sys.executable, "-m", __name__, str(state), kind, str(publish_seconds)]
     return subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True)
 

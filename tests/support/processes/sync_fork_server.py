@@ -1,8 +1,8 @@
-"""A process with no threads that forks one sync run after another, and lets each die where it is told.
+"""A process without threads that forks one sync run after another, and can kill each at a given point.
 
-A run dies by SIGKILL at the n-th call that its Python makes into C: between any two statements, system calls
-included; or at a point that has a name. Time goes on only while it sleeps, which takes none.
-The parent says what to do in a JSON line, and gets one back.
+SIGKILL ends a run at the n-th call that its Python makes into C: between any two statements, system calls
+included; or at a named point. Its clock moves only while it sleeps, and a sleep takes no real time.
+The parent sends an order as a line of JSON, and gets the status as another.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ SECRETS = {"API_KEY": DEMO_KEY}
 
 
 def count_c_calls(die_at: int | None) -> list[int]:
-    """Count the calls into C from here on, those of threads too, and die at the one of that number."""
+    """Count the calls into C from now on, in all threads, and kill the process at that number."""
     counted = [0]
 
     def count(_frame: object, event: str, _argument: object) -> None:

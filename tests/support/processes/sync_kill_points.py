@@ -1,8 +1,7 @@
-"""Points of a sync run at which a test may let its process be killed, by name.
+"""The points of a sync run at which a test can kill its process, by name.
 
-Each is a function of ours that is wrapped, in the process that is about to die and nowhere else: it is killed
-when the run comes there for the n-th time.
-
+Each point is a function that is wrapped only in the process to be killed. The process is killed when the run calls
+the function, or returns from it, for the n-th time.
 Five of them are private to their modules (`_apply_staged`, `_start_batches`, `_send`, `_settle_returned`,
 `_store_pending_finalize`): no public function begins or ends exactly there. tests/unit/test_kill_points.py
 fails when one of them is renamed.
@@ -26,11 +25,11 @@ from ondatra_dagster.sync.record_publisher import RecordPublisher
 
 
 class SyncKillPoint(NamedTuple):
-    """Where a function is called through."""
+    """A kill before or after the call of a function."""
 
     function_owner: Any
     function_name: str
-    is_after: bool = False  # the kill comes when it has returned
+    is_after: bool = False  # kill when the function has returned
 
 
 SYNC_KILL_POINTS: Mapping[str, SyncKillPoint] = {
@@ -51,7 +50,7 @@ SYNC_KILL_POINTS: Mapping[str, SyncKillPoint] = {
 
 
 def kill_sync_at(point: str, time: int) -> None:
-    """Let this process be killed when it comes to that point for that time."""
+    """Replace the point's function, so that this process is killed when it gets there for the n-th time."""
     place = SYNC_KILL_POINTS[point]
     reached: Callable[..., Any] = getattr(place.function_owner, place.function_name)
     lock, times = threading.Lock(), [0]

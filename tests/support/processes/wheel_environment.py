@@ -1,8 +1,8 @@
-"""An environment into which the wheel of the working tree is installed, as a user does it from nothing.
+"""An environment with the installed wheel of the working tree, as a user makes it on a new machine.
 
-Its dependencies are a gigabyte, so they are linked from the environment that runs the tests: just those that
-the wheel's own metadata asks for, and what these ask for. pip installs the wheel without an index, and so
-refuses it when one is missing or has a wrong version.
+Its dependencies are a gigabyte, so they are linked from the environment that runs the tests. Only those are linked
+that the wheel's metadata requires, with their own requirements. Then pip installs the wheel without an index, so it
+refuses the wheel when a requirement is missing or has a wrong version.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS, fetch_jar_s
 from ondatra_dagster.warehouse.spark.java_finder import find_java
 
 ROOT = Path(__file__).parents[3]
-TEST_PACKAGES = ("pytest", "flit_core")  # what the new project's `pip install -e '.[test]'` would fetch
+TEST_PACKAGES = ("pytest", "flit_core")  # a new project's `pip install -e '.[test]'` fetches these
 SCRIPT_TEMPLATE = "#!{python}\nimport sys\nfrom {module} import {name}\nsys.exit({call}())\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class WheelEnvironment:
-    """A home folder with nothing in it but a virtual environment that has the wheel."""
+    """A home folder that contains only a virtual environment with the wheel."""
 
     home: Path
 
@@ -38,7 +38,7 @@ class WheelEnvironment:
         return self.home / ".venv" / "bin"
 
     def run(self, command: str, *, folder: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
-        """Type the command into a shell in which the environment is active."""
+        """Run the command in a shell in which the environment is active."""
         java = find_java(read_settings(ROOT).java_home).executable.parent
         return subprocess.run(
             ["bash", "-c", command],
@@ -58,7 +58,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
-    """Make an environment in the home folder, with the wheel, all that it requires and what tests require."""
+    """Create an environment in the home folder with the wheel, its requirements and those of the tests."""
     environment = WheelEnvironment(home)
     subprocess.run([sys.executable, "-m", "venv", home / ".venv"], check=True)
     packages = next((home / ".venv").glob("lib/python*/site-packages"))
@@ -71,7 +71,7 @@ def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
 
 
 def yield_delta_jars() -> Iterator[tuple[str, bytes]]:
-    """Return Delta's jars as a repository has them, from this machine's own."""
+    """Yield Delta's jars with the paths of a Maven repository, from this machine's jars."""
     folder = read_settings(ROOT).jars
     fetch_jar_set(folder, DELTA_JARS, read_settings(ROOT).maven_mirror)
     for jar in DELTA_JARS.jars:
@@ -84,7 +84,7 @@ def _requirements(wheel: Path) -> list[str]:
 
 
 def _collect_requirements(required: Iterable[str]) -> set[str]:
-    """Return the names of all distributions that these need here, without pip, which each venv has."""
+    """Return the names of all required distributions, except pip, which each virtual environment has."""
     seen: set[tuple[str, str]] = set()
     open_ends = [Requirement(each) for each in required]
     while open_ends:
@@ -118,10 +118,10 @@ def _link_distribution(distribution: importlib.metadata.Distribution, packages: 
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    with contextlib.suppress(FileExistsError):  # two distributions have a file of a shared namespace
+    with contextlib.suppress(FileExistsError):  # both distributions have this file of a shared namespace
         try:
             target.hardlink_to(source)
         except OSError as error:
             if isinstance(error, FileExistsError):
                 raise
-            shutil.copyfile(source, target)  # another disk
+            shutil.copyfile(source, target)  # the target is on another disk

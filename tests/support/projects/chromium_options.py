@@ -1,4 +1,4 @@
-"""Debian's Chromium, as a test starts it: it talks to nobody but the pages that it is sent to."""
+"""The flags with which tests start Debian's Chromium: it connects only to the pages that it opens."""
 
 CHROMIUM = "/usr/bin/chromium"
 CHROMIUM_FLAGS = [

@@ -1,4 +1,4 @@
-"""Fixtures of the command line's tests: a shop that the user stands in, beside a demo API on loopback."""
+"""The fixtures of the command line's tests: a shop as the working directory, and a demo API on loopback."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
-    """Two contacts, and nothing has run yet; the user stands in the project."""
+    """Return a shop with two contacts that hasn't run yet; it is the working directory."""
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     shop = ShopProject.create(tmp_path / "my shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")

@@ -1,4 +1,4 @@
-"""Fixtures of Dagster's tests: a shop beside a demo API on loopback, and the Materialize button."""
+"""The fixtures of Dagster's tests: a shop, a demo API on loopback, and the Materialize button."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +13,15 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 @pytest.fixture
 def dagster_instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """Dagster's history, in memory."""
-    # without a folder it makes one, and leaves that to the garbage collector, with a warning
+    """Yield a Dagster instance whose history is in memory."""
+    # without a folder Dagster creates one, and leaves its removal to the garbage collector, which warns
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         yield instance
 
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
-    """Two contacts, and nothing has run yet."""
+    """Return a shop with two contacts that hasn't run yet."""
     shop = ShopProject.create(tmp_path / "my shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
     return shop
@@ -29,7 +29,7 @@ def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
 
 @pytest.fixture
 def materialize(dagster_instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
-    """What the Materialize button does, on all assets or on these."""
+    """Return a function that materializes these assets, or all, as the Materialize button does."""
 
     def button(shop: ShopProject, *keys: dg.AssetKey, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
         definitions = definitions_of(shop.workspace, opened=shop.open_engine)

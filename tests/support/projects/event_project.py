@@ -1,4 +1,4 @@
-"""A project that takes events, and its collector in a thread of the test, on a loopback port."""
+"""A project with event models, and its collector in a thread of the test, on a loopback port."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ EVENTS_PATH = "/collect/events/views"
 
 
 class ReceivedResponse(NamedTuple):
-    """What the collector answered."""
+    """A response of the collector."""
 
     status: int
     body: Any
@@ -31,7 +31,7 @@ class ReceivedResponse(NamedTuple):
 
 
 class CollectorClient:
-    """One connection, kept."""
+    """A client with one connection that it keeps open."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
@@ -47,7 +47,7 @@ class CollectorClient:
             return ReceivedResponse(answer.status, orjson.loads(text) if is_json else text.decode(), said)
 
     def post(self, event: Any, path: str = EVENTS_PATH, **headers: str) -> ReceivedResponse:
-        """An event, or what else is to be JSON."""
+        """Post an event, or any other value, as JSON."""
         more = {name.replace("_", "-"): value for name, value in headers.items()}
         return self("POST", path, orjson.dumps(event), {**JSON_HEADERS, **more})
 
@@ -80,7 +80,7 @@ class EventProject:
 
     @contextlib.contextmanager
     def running_collector(self) -> Iterator["RunningCollector"]:
-        """Its collector, as long as the block lasts."""
+        """Run its collector until the block ends."""
         settings = self.settings
         make_state_folder_private(settings.state)
         listener = open_listener(LOOPBACK, 0, token=None)
@@ -99,7 +99,7 @@ class EventProject:
 
 
 class RunningCollector:
-    """A collector that runs."""
+    """A collector that runs, and a client for it."""
 
     def __init__(self, server: CollectorServer, port: int) -> None:
         self.server = server
@@ -107,7 +107,7 @@ class RunningCollector:
         self.client = CollectorClient(port)
 
     def run_periodic_tasks(self) -> None:
-        """What it does by itself from time to time."""
+        """Run now the tasks that the collector runs periodically."""
         collector = self.server.collector
         asyncio.run_coroutine_threadsafe(collector.run_periodic_tasks(), self.server.loop).result(30)
 

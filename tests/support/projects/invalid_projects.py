@@ -1,6 +1,6 @@
-"""Projects with one fault each, and what `ondatra validate` has to say: the place, the fault, the remedy.
+"""A list of projects with one fault each, and the message of `ondatra validate`: the place, the fault, the remedy.
 
-Where a list of all right words follows, only its beginning stands here.
+Where a message ends in a list of all allowed words, only its beginning is given.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ class InvalidProject(NamedTuple):
 
 
 def invalid_model(name: str, text: str, told: str) -> InvalidProject:
-    """A fault in a model, beside a push function without one."""
+    """Return a project with a fault in a model and a correct push function."""
     return InvalidProject(name, {"models/a/b.sql": text, "lib/crm.star": PUSH}, told)
 
 
 def invalid_sink(name: str, text: str, told: str) -> InvalidProject:
-    """A fault in a push function, or in how a model uses it."""
+    """Return a project with a fault in a push function, or in how a model uses it."""
     return InvalidProject(name, {"models/a/b.sql": MODEL, "lib/crm.star": text}, told)
 
 

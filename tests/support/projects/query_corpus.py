@@ -1,11 +1,11 @@
-"""Queries of every form that Spark has, each with what it reads: for tests with and without Spark.
+"""A list of queries of every form that Spark has, each with the tables that it reads, for tests with and without Spark.
 
-The tables are TABLES; the queries are analysed, not run.
+The tables are in TABLES. The queries are analysed, not run.
 """
 
 from typing import NamedTuple
 
-# what each name is in the project, and a query that gives a table like it
+# the names in the project, each with a query that gives a table like it
 TABLES = {
     "shop.customers": "select 1 as id, 'n' as name, 'SE' as country, array('t') as tags, "
     "named_struct('city', 'c', 'geo', named_struct('lat', 1.5D)) as address, parse_json('{}') as j",
@@ -37,7 +37,7 @@ def _build_case(sql: str, *reads: str) -> CorpusQuery:
 
 
 CORPUS = (
-    # the plain ones, and how a table can be written
+    # simple queries, and the ways to write a table's name
     _build_case("select id from shop.orders", "orders"),
     _build_case("SELECT ID FROM SHOP.ORDERS", "orders"),
     _build_case("select `id` from `shop`.`orders`", "orders"),
@@ -74,7 +74,7 @@ CORPUS = (
     _build_case(
         "select 'a\\'b -- c', 'from shop.lines' from shop.orders /* a /* nested from shop.lines */ b */", "orders"
     ),
-    # names of WITH
+    # names from WITH
     _build_case("with orders as (select 1 as id) select orders.id from orders"),
     _build_case("with a as (select * from shop.orders) select a.id from a", "orders"),
     _build_case("with orders as (select * from shop.orders) select orders.id from orders", "orders"),
@@ -175,7 +175,7 @@ CORPUS = (
         "lines",
     ),
     _build_case("select transform(array(1), x -> x + 1) as t from shop.orders", "orders"),
-    # sets
+    # set operations
     _build_case(
         "select id from shop.orders union select id from shop.customers union all select 1", "orders", "customers"
     ),
@@ -239,7 +239,7 @@ CORPUS = (
         "hr.customers",
     ),
     _build_case("select o.* except (id), l.sku from shop.orders o join shop.lines l on true", "orders", "lines"),
-    # functions that give tables
+    # table functions
     _build_case("select * from range(10)"),
     _build_case("select r.id, o.id from range(1, 10, 2) as r join shop.orders o on o.id = r.id", "orders"),
     _build_case("select * from shop.customers lateral view explode(tags) t as tag", "customers"),
@@ -351,7 +351,7 @@ CORPUS = (
     ),
     _build_case('select id from shop.orders where status = "new" and (id, q1) = (1, 2)', "orders"),
     _build_case("select window.end from (select window(timestamp_ntz'2024-01-01', '5 minutes'))"),
-    # names in odd company
+    # names in difficult places
     _build_case("select 2024_staff.1st, hr.2024_staff.id from hr.2024_staff", "hr.2024_staff"),
     _build_case("select shop.orders.id from shop.orders join shop.customers using (id)", "orders", "customers"),
     _build_case(
@@ -495,7 +495,7 @@ CORPUS = (
         "customers",
     ),
     _build_case("select parts[0].x, struct(sku as s).s, parts.x from shop.lines", "lines"),
-    # names that only Spark gives
+    # column names that Spark generates
     _build_case("select explode(tags) from shop.customers order by col", "customers"),
     _build_case("select upper(name) from shop.customers order by `upper(name)`", "customers"),
     _build_case("select status, grouping__id, count(*) from shop.orders group by status with cube", "orders"),

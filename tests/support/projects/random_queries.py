@@ -1,7 +1,7 @@
-"""Queries put together at random, of forms that DuckDB reads as Spark does, over three small tables.
+"""A generator of random queries over three small tables, in SQL that DuckDB reads as Spark does.
 
-Rows are chosen, joined and grouped by `id` alone, which no test changes: so a value that changes can
-only show where it flows to.
+Queries choose, join and group rows only by `id`, which no test changes. So a changed value affects only the columns
+that depend on it.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ NAMES = ("p", "q", "x", "y", "v", "w", "z")
 
 @dataclasses.dataclass(frozen=True)
 class RandomFromItem:
-    """Something in a FROM."""
+    """An item of a FROM clause."""
 
     text: str
     name: str
@@ -28,13 +28,13 @@ class RandomQuery:
 
 
 class QueryGenerator:
-    """Writes queries with a given chance."""
+    """A generator of queries with a given source of random numbers."""
 
     def __init__(self, chance: random.Random) -> None:
         self.rng = chance
 
     def write_query(self) -> RandomQuery:
-        """A whole query, with names in front of it half of the time."""
+        """Write a whole query, half of the time with a WITH clause."""
         ctes: dict[str, tuple[str, ...]] = {}
         texts: list[str] = []
         for name in self.rng.sample(("c", "d", "a"), self.rng.choice((0, 0, 1, 2))):

@@ -1,6 +1,6 @@
-"""A project of two models and a sync whose tables are plain Python, with real Delta logs beside them.
+"""A project of two models and a sync. Its tables are in plain Python, with real Delta logs.
 
-So planning, Dagster, queue, push function and records are the real ones, and no JVM is started.
+Planning, Dagster, queue, push function and records are the real ones; no JVM starts.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ SHOP_FILES = {
 }
 
 
-# a table that goes out whole, and that nobody takes
+# a table that is sent whole, and whose push always fails
 WHOLE_TABLE_FILES = {
     "models/sync/crm.sql": "-- @kind: table\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n",
     "lib/crm_push.star": (
@@ -97,7 +97,7 @@ WHOLE_TABLE_FILES = {
 
 
 def write_shop_files(root: Path, *, url: str, files: Mapping[str, str] | None = None) -> Path:
-    """The project's files below `root`."""
+    """Write the project's files below `root`."""
     texts = {**SHOP_FILES, "lib/crm_push.star": SHOP_PUSH.format(url=url), **(files or {})}
     for name, text in texts.items():
         path = root / name
@@ -109,7 +109,7 @@ def write_shop_files(root: Path, *, url: str, files: Mapping[str, str] | None = 
 
 
 def write_contacts(root: Path, **emails: str) -> None:
-    """The raw rows: a1="a@example.com" is contact a1; an empty id comes from `nobody`."""
+    """Write the raw rows: a1="a@example.com" is contact a1; `nobody` gives a row with an empty id."""
     path = root / "data" / "contacts.csv"
     path.parent.mkdir(exist_ok=True)
     rows = [("" if name == "nobody" else name, email) for name, email in emails.items()]
@@ -119,14 +119,14 @@ def write_contacts(root: Path, **emails: str) -> None:
 
 @dataclasses.dataclass
 class PlainTable:
-    """One table, its feed and its log."""
+    """A table with its feed and its log."""
 
     path: Path
     rows: dict[str, tuple[int, Row]] = dataclasses.field(default_factory=dict)  # key → (rowid, row)
     feed: list[RowChange] = dataclasses.field(default_factory=list)
     version: int = -1
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    predecessor_count: int = 0  # how many tables were in its place before it
+    predecessor_count: int = 0  # how many tables were at this path before
 
     @property
     def table_id(self) -> str:
@@ -150,19 +150,19 @@ class PlainTable:
 
 
 class PlainTables:
-    """What stands for the warehouse: a model is the rows of the one thing that it reads."""
+    """A warehouse in plain Python: a model's rows are the rows of its only input."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tables: dict[str, PlainTable] = {}
-        self._real_tables: list[PlainTable] = []  # in a dry run: those that aren't its own
+        self._real_tables: list[PlainTable] = []  # in a dry run: the tables that it doesn't write
         self._rowids = itertools.count(1)
-        self.computed_models: list[str] = []  # every model that was, in order
-        self.refreshed_models: list[str] = []  # those that were to be brought to just their query's rows
+        self.computed_models: list[str] = []  # every computed model, in order
+        self.refreshed_models: list[str] = []  # models that a full refresh wrote
         self.failing_models: set[str] = set()  # models that fail
         self.feed_read_count = 0
-        self._lost_table_counts: Counter[str] = Counter()  # model → how many tables it had before
-        self.is_open = False  # nothing of it is Spark, which a run would use for its log
+        self._lost_table_counts: Counter[str] = Counter()  # model → how many of its tables were dropped
+        self.is_open = False  # there is no Spark session that a run could use for its log
         self.log = PlainSyncLogTable(settings)
         self.started_early_for: list[str] = []
 
@@ -212,7 +212,7 @@ class PlainTables:
         if refused := checks_failed_error(model, findings):
             raise refused
         note = dataclasses.replace(note, warned=count_warnings(findings))
-        counted = dict(enumerate(frame))  # a table without a key tells rows apart by their place
+        counted = dict(enumerate(frame))  # a table without a key identifies rows by their position
         keyed = {str(place) if not model.key_columns else row[0]: row for place, row in counted.items()}
         aside = [InvalidRowSample(key=(None,), reason="NULL")] if keyed.pop(None, None) else []
         before = dict(table.rows)
@@ -262,7 +262,7 @@ class PlainTables:
         )
 
     def _check_rows(self, check: RowCheck, frame: list[Row]) -> RowCheckResult:
-        """The one condition that is understood here: email LIKE '%@%'."""
+        """Check the rows against the only condition that is supported here: email LIKE '%@%'."""
         failed = [{"id": row[0], "email": row[1]} for row in frame if row[1] and "@" not in row[1]]
         return RowCheckResult(check=check, failed_rows=len(failed), rows=len(frame), samples=failed)
 
@@ -276,7 +276,7 @@ class PlainTables:
         return self._tables[model_id]
 
     def drop_table(self, model_id: str) -> None:
-        """Have the table be gone; the next one in its place is another."""
+        """Delete the table; the next one at its path is another table."""
         shutil.rmtree(self._tables.pop(model_id).path)
         self._lost_table_counts[model_id] += 1
 
@@ -284,7 +284,7 @@ class PlainTables:
         return next(table for table in (*self._tables.values(), *self._real_tables) if table.path == path)
 
     def for_dry_run(self, settings: Settings) -> "PlainTables":
-        """The same for a dry run: what it clones and writes is its own."""
+        """Return a copy for a dry run, which clones and writes only its own tables."""
         other = copy.copy(self)
         other._settings, other._tables = settings, dict(self._tables)
         other._real_tables = list(self._tables.values())
@@ -328,7 +328,7 @@ class PlainTables:
 
 
 class PlainFeed:
-    """The feed of one of them."""
+    """The feed of a plain table."""
 
     def __init__(self, tables: PlainTables, path: Path) -> None:
         self._tables = tables
@@ -353,7 +353,7 @@ class PlainFeed:
 
 @dataclasses.dataclass
 class RecordedProgress:
-    """A progress that keeps what it hears."""
+    """A progress that stores all events."""
 
     model_results: list[ModelResult] = dataclasses.field(default_factory=list)
     sync_results: list[SyncResult] = dataclasses.field(default_factory=list)
@@ -385,12 +385,12 @@ class RecordedProgress:
 
 @dataclasses.dataclass
 class ShopProject:
-    """The project on disk, and its tables, which outlive its engines."""
+    """The project on disk, and its tables, which all its engines share."""
 
     root: Path
     tables: PlainTables
     progress: RecordedProgress = dataclasses.field(default_factory=RecordedProgress)
-    clock_offset: float = 0  # by which its clock is ahead
+    clock_offset: float = 0  # seconds by which its clock is ahead
 
     @classmethod
     def create(cls, root: Path, *, url: str, files: Mapping[str, str] | None = None) -> "ShopProject":
@@ -399,7 +399,7 @@ class ShopProject:
 
     @property
     def workspace(self) -> Workspace:
-        """Read anew, as each run does."""
+        """Load the workspace again, as each run does."""
         return dataclasses.replace(load_workspace(self.root), clock=lambda: time.time() + self.clock_offset)
 
     @contextlib.contextmanager

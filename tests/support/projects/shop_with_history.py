@@ -1,4 +1,4 @@
-"""A shop whose sync has run, several times and not always well: queue, history and records are real ones."""
+"""A shop whose sync has run several times, not always with success. Queue, history and records are real."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ DAGSTER_RUN_ID = "0b9f3a52-1c7e-4a41-9d0c-7f5f0c1d2e3f"
 
 
 def run_shop(shop: ShopProject, *, is_dry: bool = False, **occasion: str) -> SyncResult:
-    """What `ondatra run` does with the models and the sync, without Dagster around it."""
+    """Run the models and the sync as `ondatra run` does, without Dagster."""
     workspace = shop.workspace
     sync = workspace.sync("sync.crm")
     with shop.open_engine(workspace, is_dry=is_dry) as engine:
@@ -26,10 +26,10 @@ def run_shop(shop: ShopProject, *, is_dry: bool = False, **occasion: str) -> Syn
 
 
 def create_shop_with_history(root: Path, api: DemoApi) -> ShopProject:
-    """Three runs and a dry one.
+    """Return a shop after three runs and a dry run.
 
-    First: a1 and a key with HTML arrive, b2 is refused with HTML in the reason, one is set aside. Second:
-    the API is down for c3, which waits. Third, by Dagster: d4 arrives.
+    First run: a1 and a key with HTML arrive, b2 is refused with HTML in the reason, one row is invalid. Second run:
+    the API is down for c3, which waits. Third run, by Dagster: d4 arrives.
     """
     shop = ShopProject.create(root, url=api.url)
     contacts = {"a1": "ada@example.com", "b2": HOSTILE_EMAIL, HOSTILE_KEY: "html@example.com"}

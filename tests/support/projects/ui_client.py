@@ -1,4 +1,4 @@
-"""Pages as a browser without scripts would have them: their text, elements and links."""
+"""A client for UI pages that reads them as a browser without scripts: their text, elements and links."""
 
 import asyncio
 import dataclasses
@@ -24,7 +24,7 @@ class _PageParser(html.parser.HTMLParser):
         super().__init__()
         self.texts: list[str] = []
         self.elements: list[tuple[str, dict[str, str]]] = []
-        self.link_targets: list[tuple[str, str]] = []  # each link's first text, and where it leads
+        self.link_targets: list[tuple[str, str]] = []  # each link's first text, and its address
         self._run_url: str | None = None
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -41,7 +41,7 @@ class _PageParser(html.parser.HTMLParser):
 
 @dataclasses.dataclass(frozen=True)
 class ParsedPage:
-    """An answer, read."""
+    """A parsed response."""
 
     response: httpx.Response
     text: str
@@ -60,7 +60,7 @@ class ParsedPage:
         return self.response.status_code
 
     def tag_attributes(self, tag: str) -> list[dict[str, str]]:
-        """The attributes of each such element."""
+        """Return the attributes of each such element."""
         return [attributes for name, attributes in self.elements if name == tag]
 
     @property
@@ -69,7 +69,7 @@ class ParsedPage:
 
 
 class UiClient:
-    """A browser's side of the wire; no port is opened for it. Cookies stay."""
+    """A browser for the app in this process, without a port. It keeps cookies."""
 
     def __init__(self, project: ProjectCache, cookies: dict[str, str]) -> None:
         self._app = create_app(project, port=PORT, token=PAGE_TOKEN)
@@ -95,7 +95,7 @@ class UiClient:
 
 
 class RawPathTransport(httpx.AsyncBaseTransport):
-    """Asks for just the path that was written: a client would take the dots out of it."""
+    """A transport that sends exactly the given path: a client would remove the dots from it."""
 
     def __init__(self, app: ASGIApp, target: str) -> None:
         self._app = app
@@ -111,7 +111,7 @@ class RawPathTransport(httpx.AsyncBaseTransport):
 
 
 class PageReader:
-    """Who looks at the pages of a project, let in or not."""
+    """A reader of a project's pages, with or without the access cookie."""
 
     def __init__(self, project: ProjectCache, *, is_in: bool = True) -> None:
         self.client = UiClient(project, {COOKIE: PAGE_TOKEN} if is_in else {})

@@ -1,4 +1,4 @@
-"""What each kind does to a table, in plain Python: rows in, changes out. Tests hold Spark and Delta to it."""
+"""The effect of each kind on a table, in plain Python: rows in, changes out. Tests compare Spark and Delta with it."""
 
 import collections
 import dataclasses
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-Row = tuple[Any, ...]  # a key of two parts first, of which the second may be null; hashable throughout
-ExpectedChange = tuple[Any, ...]  # a change type, and the row
+Row = tuple[Any, ...]  # first a key of two columns, the second may be null; all values are hashable
+ExpectedChange = tuple[Any, ...]  # a change type, then the row
 
 INSERT, DELETE = "insert", "delete"
 PREIMAGE, POSTIMAGE = "update_preimage", "update_postimage"
@@ -19,9 +19,7 @@ class ExpectedTable:
 
     rows: Counter[Row] = dataclasses.field(default_factory=Counter)  # scd2: with its three columns
     version: int = 0
-    last_query_rows: Counter[Row] = dataclasses.field(
-        default_factory=Counter
-    )  # what the query gave at the newest commit
+    last_query_rows: Counter[Row] = dataclasses.field(default_factory=Counter)  # the query's rows at the newest commit
 
 
 def key_of(row: Row) -> Row:
@@ -56,7 +54,7 @@ def apply_append(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange
 
 
 def valid_rows_by_key(now: Counter[Row]) -> dict[Row, Row | None]:
-    """The one row of each key; None for a key of which no row can be written."""
+    """Return the only row of each key; None for a key whose rows are all invalid."""
     return {
         key: next(iter(rows)) if rows.total() == 1 and None not in key else None
         for key, rows in group_by_key(now.elements()).items()
@@ -64,7 +62,7 @@ def valid_rows_by_key(now: Counter[Row]) -> dict[Row, Row | None]:
 
 
 def count_invalid_rows(now: Counter[Row]) -> dict[str, int]:
-    """How many rows merge and scd2 set aside, by reason."""
+    """Return the number of rows that are invalid for merge and scd2, by reason."""
     counts: Counter[str] = Counter()
     for key, rows in group_by_key(now.elements()).items():
         if None in key:

@@ -1,4 +1,4 @@
-"""APIs in plain Python that keep what they are given and fail as chance has it, to be judged as mirrors."""
+"""The fake APIs of random histories: they store rows and fail at random, and tests compare them with the table."""
 
 import dataclasses
 import random
@@ -22,22 +22,22 @@ NEW_VALUE_TYPES = {ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE}
 
 
 class SimulatedCrashError(Exception):
-    """The process ends here, as far as the queue can tell."""
+    """An error that ends a simulated process; the queue sees a crash."""
 
 
 class DestinationObjects(Protocol):
-    """What an API makes of a call, and what it should never have been asked."""
+    """The objects of a fake API, and the violations: calls that it should never have got."""
 
     objects: DestinationContent
     violations: list[str]
 
     def split_into_calls(self, rows: list[DestinationRow]) -> list[list[DestinationRow]]:
-        """The rows that go out in one call each."""
+        """Return the rows of each call."""
 
     def apply_call(self, rows: list[DestinationRow]) -> None: ...
 
     def expected_objects(self) -> DestinationContent:
-        """What it holds when it is a mirror of the table."""
+        """Return the objects of an API that mirrors the table."""
 
 
 def read_change_type(row: DestinationRow) -> ChangeType:
@@ -58,7 +58,7 @@ class KeyedTable(Protocol):
 
 
 class RowidTable(Protocol):
-    """A table whose rows are told apart by their rowids, and what each of its versions held."""
+    """A table whose rows are identified by rowids, and the content of each of its versions."""
 
     content_by_version: list[dict[str, list[int]]]
 
@@ -74,7 +74,7 @@ class RowidTable(Protocol):
 
 @dataclasses.dataclass
 class KeyedObjects:
-    """Keeps each key's values; they only ever become greater."""
+    """The values of each key. A value smaller than an earlier one is a violation."""
 
     table: KeyedTable
     objects: DestinationContent = dataclasses.field(default_factory=dict)
@@ -101,7 +101,10 @@ class KeyedObjects:
 
 @dataclasses.dataclass
 class RowidObjects:
-    """Keeps each row under its rowid; one that went never comes back, one that ended never begins again."""
+    """The rows by rowid. It is a violation when a deleted row returns, or a version that ended is current again.
+
+    It is also a violation when a row arrives before the rows that it replaces are deleted.
+    """
 
     table: RowidTable
     objects: DestinationContent = dataclasses.field(default_factory=dict)
@@ -113,7 +116,7 @@ class RowidObjects:
         return group_rows(rows, "__ondatra_rowid")
 
     def record_delete_request(self, rows: list[DestinationRow]) -> None:
-        """A call arrives, whatever comes of it."""
+        """Record that a delete was requested, whatever its outcome."""
         self.delete_requests |= {
             str(row["__ondatra_rowid"]) for row in rows if read_change_type(row) is ChangeType.DELETE
         }
@@ -139,7 +142,7 @@ class RowidObjects:
             self.violations += [f"{rowid} came before {old} went" for old in self._rows_to_delete_first(int(rowid))]
 
     def _rows_to_delete_first(self, rowid: int) -> Iterator[str]:
-        """Rows that were replaced in the version that the row came with, or earlier, and weren't deleted."""
+        """Yield the rows that the new row's version, or an earlier one, replaced, and that aren't deleted."""
         came = self.table.find_change_version(rowid, ChangeType.INSERT)
         for old in self.objects.keys() - self.delete_requests:
             went = self.table.find_change_version(int(old), ChangeType.DELETE)
@@ -152,12 +155,12 @@ class RowidObjects:
 
 @dataclasses.dataclass
 class WholeContentObjects:
-    """Keeps what it was given last, of the table or of each of its parts; only ever something newer."""
+    """The last content that the API got, of the table or of each partition. An older content is a violation."""
 
     table: RowidTable
     objects: DestinationContent = dataclasses.field(default_factory=dict)
     violations: list[str] = dataclasses.field(default_factory=list)
-    versions: dict[str, int] = dataclasses.field(default_factory=dict)  # by part, of what it holds
+    versions: dict[str, int] = dataclasses.field(default_factory=dict)  # by partition: the version of its content
 
     def split_into_calls(self, rows: list[DestinationRow]) -> list[list[DestinationRow]]:
         return [rows]
@@ -173,7 +176,7 @@ class WholeContentObjects:
                 self._check_call(part, [version.get(part) for version in self.table.content_by_version], values)
             self.objects |= given
         else:
-            self._check_call("", [{}, *self.table.content_by_version], given)  # a table begins empty
+            self._check_call("", [{}, *self.table.content_by_version], given)  # a table is empty at first
             self.objects = given
 
     def _check_call(self, part: str, past: list[object], given: object) -> None:
@@ -193,7 +196,7 @@ def _row_value(row: DestinationRow) -> object:
 
 @dataclasses.dataclass
 class FaultyDestination:
-    """The way to a store: errors, rejects, silence, kills; several batches at once."""
+    """A push function for a fake API, with random errors, rejects, missing answers and crashes."""
 
     objects_store: DestinationObjects
     rng: random.Random
@@ -201,9 +204,9 @@ class FaultyDestination:
     stores_responses: bool = False  # a repeated call gets its first answer, as with Stripe
     stored_responses: dict[tuple[str, str], tuple[Verdict, bool]] = dataclasses.field(
         default_factory=dict
-    )  # what a journal would know of a batch's calls
-    keys_in_flight: set[str] = dataclasses.field(default_factory=set)  # keys in batches that push has
-    crashes_by_rowid: Counter[str] = dataclasses.field(default_factory=Counter)  # by rowid: of processes that sent it
+    )  # the responses that a journal would have of a batch's calls
+    keys_in_flight: set[str] = dataclasses.field(default_factory=set)  # keys in batches that are being pushed
+    crashes_by_rowid: Counter[str] = dataclasses.field(default_factory=Counter)  # by rowid: crashes while it was pushed
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
@@ -226,12 +229,12 @@ class FaultyDestination:
 
     def _handle_batch(self, rows: list[DestinationRow], parcel: PushBatch, journal: ResponseJournal) -> PushResult:
         self._maybe_crash(0.05)
-        if not (self.stores_responses or journal.is_rerun):  # a journal that is gone knows nothing
+        if not (self.stores_responses or journal.is_rerun):  # a lost journal has no responses
             self._discard_responses(journal.batch_key)
         outcomes: dict[str, RowOutcome] = {}
         unanswered = 0
         for call in self.objects_store.split_into_calls(rows):
-            with self.lock:  # others may come in between two calls
+            with self.lock:  # other batches may run between two calls
                 verdict, is_answered = self._handle_call(journal, call)
             unanswered += not is_answered
             names = [f"{row['__ondatra_rowid']}:{row['__ondatra_change_type']}" for row in call] or [NO_ROW_KEY]
@@ -241,7 +244,7 @@ class FaultyDestination:
         return PushResult(outcomes, calls=len(rows), unanswered_calls=unanswered)
 
     def _record_crash(self, rows: list[DestinationRow]) -> None:
-        """Note a row that alone ended its process for the third time: inserts don't wait for dead letters."""
+        """Count a crash. A row alone at its third crash becomes a dead letter: inserts don't wait for it."""
         rowids = {str(row["__ondatra_rowid"]) for row in rows}
         self.crashes_by_rowid.update(rowids)
         is_given_up = len(rowids) == 1 and self.crashes_by_rowid[rowids.pop()] >= CRASHES_BEFORE_SPLIT
@@ -258,7 +261,7 @@ class FaultyDestination:
                 raise SimulatedCrashError
 
     def _handle_call(self, journal: ResponseJournal, rows: list[DestinationRow]) -> tuple[Verdict, bool]:
-        """A call's verdict, and whether that is all there is to know of it."""
+        """Carry out a call; return its verdict, and whether that verdict is certain."""
         call = journal.batch_key, repr(rows)
         if call in self.stored_responses:
             return self.stored_responses[call]
@@ -269,7 +272,7 @@ class FaultyDestination:
             self.objects_store.apply_call(rows)
         if self._draw_fault(0.03):
             raise SimulatedCrashError
-        # one that a dead process may have made, and that fails now, may have been taken then
+        # a call that fails now may have been carried out before, by a process that crashed
         is_certain = is_answered and (verdict is Verdict.OK or not journal.is_rerun)
         if is_answered:
             self.stored_responses[call] = verdict, is_certain
@@ -282,7 +285,7 @@ class FaultyDestination:
         if self._draw_fault(0.2):
             return Verdict.ERROR, False, True
         if self._draw_fault(0.2):
-            return Verdict.ERROR, self.rng.random() < 0.5, False  # no answer: it may have been taken
+            return Verdict.ERROR, self.rng.random() < 0.5, False  # no answer: the call may have been carried out
         if self._draw_fault(0.2):
             return Verdict.REJECT, False, True
         return Verdict.OK, True, True

@@ -1,4 +1,4 @@
-"""What whole syncs meet in random lives: records that can't be kept, rows that are set aside, jobs."""
+"""The faults of whole syncs in random histories: failing tracking stores, invalid rows, and jobs."""
 
 import dataclasses
 import itertools
@@ -21,21 +21,21 @@ from ondatra_dagster.row_changes import ChangeType, FeedSegment, InvalidRow
 from ondatra_dagster.storage.state_folder_id import StateId, ensure_state_id
 from ondatra_dagster.sync.run_context import SourceState
 
-RecordKey = tuple[str, str, int]  # the run that recorded it, the delivery key, the version
+RecordKey = tuple[str, str, int]  # the run of the record, the delivery key, the version
 
 
 class FullDiskError(StateError):
-    """There is no room for what has to be written."""
+    """An error that simulates a full disk."""
 
 
 class FailingTrackingStore(CrashingTrackingStore):
-    """Processes end now and then at any of its files, and not those of records alone; or it is full."""
+    """A tracking store whose process may crash at the write of any file, or whose disk is full."""
 
     state_folder: Path
 
     @property
     def state(self) -> StateId:  # type: ignore[override]
-        return ensure_state_id(self.state_folder)  # a life may go on in another one
+        return ensure_state_id(self.state_folder)  # a history may continue in another state folder
 
     def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
         self._maybe_crash()
@@ -52,7 +52,7 @@ class FailingTrackingStore(CrashingTrackingStore):
 
 @dataclasses.dataclass
 class InvalidRowFeed:
-    """A table's feed, and beside it rows that were set aside, each in a version of its own."""
+    """A table's feed with invalid rows in addition, each in its own version."""
 
     table: KeyedFeedTable | KindFeedTable
     added_invalid_rows: list[InvalidRow] = dataclasses.field(default_factory=list)
@@ -74,16 +74,16 @@ class InvalidRowFeed:
 
 @dataclasses.dataclass
 class JobDestination:
-    """An API that makes jobs of batches: it does them at once, and says what came of them when asked."""
+    """An API that makes a job of each batch. It carries the job out at once, and gives its outcomes to a poll."""
 
     destination: FaultyDestination
     rng: random.Random
-    read_recorded: Callable[[], frozenset[RecordKey]]  # what the records tell now
-    recorded_at_start: frozenset[RecordKey] = frozenset()  # what they told when the run began
-    job_numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # threads ask at once
+    read_recorded: Callable[[], frozenset[RecordKey]]  # returns what is recorded now
+    recorded_at_start: frozenset[RecordKey] = frozenset()  # what was recorded when the run began
+    job_numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # several threads use it
     outcomes: dict[str, dict[str, RowOutcome]] = dataclasses.field(default_factory=dict)  # by job
     recorded_at_submit: dict[str, frozenset[RecordKey]] = dataclasses.field(default_factory=dict)
-    on_deleted: Callable[[str], None] = lambda key: None  # of a key that a job has deleted
+    on_deleted: Callable[[str], None] = lambda key: None  # gets each key that a job has deleted
 
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
         pushed = self.destination(parcel, journal)

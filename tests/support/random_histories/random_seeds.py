@@ -1,8 +1,8 @@
-"""The seeds of random tests: new ones for each commit, or those that follow ONDATRA_TEST_SEED.
+"""The seeds of random tests: new ones for each commit, or those that follow from ONDATRA_TEST_SEED.
 
-Threads come in any order: where a test has several, its failure may need more than one replay.
-A test draws its seeds from `new_seeds`, or one generator from `new_chance`. Values that a test needs to be
-random-looking but not to explore have a fixed seed of their own, and don't come from here.
+Threads run in any order: the failure of a test with several threads may need more than one replay.
+A test draws its seeds from `new_seeds`, or one generator from `new_random`. Values that only have to look random
+have fixed seeds, and don't come from here.
 """
 
 import functools
@@ -17,12 +17,12 @@ SEED_VARIABLE = "ONDATRA_TEST_SEED"
 DEFAULT_SEED = "1"  # a source archive has no commit
 COMMIT_COMMAND = ("git", "-c", "safe.directory=*", "rev-parse", "--verify", "--short=12", "HEAD")
 
-_drawn_seeds: list[str] = []  # by the test that runs now, in order
+_drawn_seeds: list[str] = []  # of the current test, in order
 
 
 @functools.cache
 def run_seed() -> str:
-    """Return the seed of this run: of the variable, else the commit's hash; the same in each worker."""
+    """Return this run's seed: the variable's value, else the commit's hash. It is the same in each worker."""
     return os.environ.get(SEED_VARIABLE) or find_commit(Path(__file__).parent) or DEFAULT_SEED
 
 
@@ -36,7 +36,7 @@ def find_commit(folder: Path) -> str | None:
 
 
 def new_seeds(count: int) -> Iterator[str]:
-    """Yield this run's seeds: the run's own first, so that any of them can be given back as that."""
+    """Yield this run's seeds, the run's own first. Any of them can be the value of ONDATRA_TEST_SEED."""
     for number in range(count):
         seed = f"{run_seed()}.{number}" if number else run_seed()
         _drawn_seeds.append(seed)
@@ -44,7 +44,7 @@ def new_seeds(count: int) -> Iterator[str]:
 
 
 def new_random(*name: object) -> random.Random:
-    """Return a generator of this run; each name has another."""
+    """Return a generator for this run; each name gives another one."""
     (seed,) = new_seeds(1)
     return random.Random(f"{seed} {' '.join(map(str, name))}")
 
@@ -55,7 +55,7 @@ def seed_to_int(seed: str) -> int:
 
 
 def clear_drawn_seeds() -> None:
-    """Begin a test: it has drawn no seed."""
+    """Clear the drawn seeds before a test."""
     _drawn_seeds.clear()
 
 

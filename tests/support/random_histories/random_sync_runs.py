@@ -1,4 +1,4 @@
-"""Lives of one sync: runs that meet faults and end early, beside a table that goes on changing."""
+"""A random history of one sync: runs with faults and crashes, while its table changes."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ WHOLE_TABLE = 0
 RUN_ID = "run"
 SHAPES = {"merge": UnitKind.ROW, "tracked": UnitKind.GROUP, "scd2": UnitKind.VERSION}
 HISTORY_COUNT = 2 * int(os.environ.get("ONDATRA_TEST_HISTORIES", "1"))
-SMALL_HISTORY_COUNT = max(2, HISTORY_COUNT // 5)  # of what others drive through more
+SMALL_HISTORY_COUNT = max(2, HISTORY_COUNT // 5)  # for cases that other tests cover with more histories
 
 
 class FeedTable(Protocol):
@@ -44,7 +44,7 @@ class FeedTable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class SinkCase:
-    """How a kind's rows go out."""
+    """A kind, and how its rows are sent."""
 
     kind_name: str
     batch_size: int
@@ -65,14 +65,14 @@ class SinkCase:
 
 @dataclasses.dataclass
 class RandomSyncRuns:
-    """A sync of the sink from the table to the store."""
+    """A sync from the table to the store."""
 
     sink: SinkCase
     table: FeedTable
     store: DestinationObjects
     path: Path
     rng: random.Random
-    audit: RecordAudit | None = None  # where somebody wants to know what is kept of it
+    audit: RecordAudit | None = None  # None where a test doesn't check the records
 
     def __post_init__(self) -> None:
         self.destination = FaultyDestination(self.store, self.rng)
@@ -82,7 +82,7 @@ class RandomSyncRuns:
         return open_queue(self.path, shape=self.sink.shape, replaces_rows=replaces_rows)
 
     def run(self) -> None:
-        """One run, which may be killed; before it somebody may have asked for what is left."""
+        """Run once, perhaps until a crash; sometimes with a retry of waiting rows or a replay of dead letters."""
         with self.open_queue() as queue:
             try:
                 run_id = self.audit.begin_run(queue) if self.audit else RUN_ID
@@ -98,13 +98,13 @@ class RandomSyncRuns:
                 return
 
     def finish_without_faults(self) -> list[object]:
-        """The API recovers, and an operator sends what is left; what is then still in the queue."""
+        """Deliver all without faults, with retries and replays; return what is still in the queue."""
         self.destination.has_faults = False
         if self.audit:
             self.audit.store.has_faults = False
         with self.open_queue() as queue:
             self._enqueue_changes(queue)
-            # a frozen batch ends as its journal says, or is given up: what is left then goes by itself
+            # a frozen batch ends as its journal says, or is given up; a later round sends what is left
             for _ in range(3):
                 run_id = self.audit.begin_run(queue) if self.audit else RUN_ID
                 retry_waiting_now(queue)

@@ -1,4 +1,4 @@
-"""What is kept of a life's rows, with kills while it is kept; and whether every change is accounted for."""
+"""The records of a random history, with crashes while they are written, and a check of their completeness."""
 
 import collections
 import dataclasses
@@ -24,7 +24,7 @@ KeyVersion = tuple[str, int]  # a delivery key, and the version of one of its ch
 
 
 class CrashingTrackingStore(RecordStore):
-    """One whose process may end just before a file is there, or just after."""
+    """A record store whose process may crash just before or just after it publishes a file."""
 
     rng: random.Random
     has_faults = True
@@ -44,29 +44,29 @@ class CrashingTrackingStore(RecordStore):
 
 @dataclasses.dataclass
 class RecordAudit:
-    """Those of one life."""
+    """The records of one history."""
 
     folder: Path
     rng: random.Random
-    by_key: bool  # whether a record's identifier is its delivery key; else that is the rowid
+    by_key: bool  # whether a record's identifier is its delivery key; otherwise the key is the rowid
     runs: int = 0
     added_invalid_rows: list[InvalidRow] = dataclasses.field(default_factory=list)
     enqueued_changes: dict[KeyVersion, list[RowChange]] = dataclasses.field(
         default_factory=dict
-    )  # what the queue was given
+    )  # the changes that the queue got
 
     def __post_init__(self) -> None:
         self.store = CrashingTrackingStore(str(self.folder))
         self.store.rng = self.rng
 
     def add_invalid_row(self) -> None:
-        """One more row that is no record to be sent, each in a version of its own."""
+        """Add an invalid row, which is never sent, in its own version."""
         version = len(self.added_invalid_rows)
         reason = self.rng.choice(["NULL", "DUPLICATE"])
         self.added_invalid_rows.append(InvalidRow("", reason, version, version + 1, '{"id":null}'))
 
     def begin_run(self, queue: Queue) -> str:
-        """A run begins: what the ones before left is published first."""
+        """Begin a run: publish first what earlier runs left."""
         for run_id in unpublished_records.open_runs(queue):
             self._publisher(queue, run_id).publish_all()
             unpublished_records.end_run(queue, run_id)
@@ -81,12 +81,12 @@ class RecordAudit:
         unpublished_records.end_run(queue, run_id)
 
     def maybe_publish(self, queue: Queue, run_id: str) -> None:
-        """A file may become due at any time."""
+        """Publish now and then, as a file may become due at any time."""
         if self.rng.random() < 0.1:
             self._publisher(queue, run_id).publish_due(now=100.0)
 
     def remember_segment(self, segment: FeedSegment) -> FeedSegment:
-        """The segment, its changes remembered."""
+        """Remember the segment's changes, and return the segment."""
         pages = [FeedPage(page.layout, list(page.changes)) for page in segment.pages]
         for page in pages:
             for change in page.changes:
@@ -94,7 +94,7 @@ class RecordAudit:
         return segment._replace(pages=pages)
 
     def find_problems(self, queue: Queue) -> list[str]:
-        """Every change that is neither settled, nor pending, nor folded away; every end with two records."""
+        """Return each end that has several records, and a wrong number of invalid rows."""
         records = [*self._read_published_records(), *self._read_queued_records(queue)]
         ends = collections.Counter(_record_identity(record) for record in records)
         twice = [f"{end} has {number} records" for end, number in ends.items() if number > 1]
@@ -104,7 +104,7 @@ class RecordAudit:
         return twice + wrong
 
     def find_unrecorded_changes(self, queue: Queue) -> list[KeyVersion]:
-        """The changes of which nobody can say what became of them."""
+        """Return the newest changes of their keys whose outcome is unknown: neither settled nor pending."""
         records = [*self._read_published_records(), *self._read_queued_records(queue)]
         settled = {self._key_version(record) for record in records if record["status"] not in INVALID_STATUSES}
         pending = {(str(key), int(version)) for key, version in queue.store.fetch_rows(PENDING_UNITS)}
@@ -115,12 +115,12 @@ class RecordAudit:
             (key, version)
             for key, version in self.enqueued_changes
             if (key, version) not in settled | pending
-            and version == versions[key][-1]  # else a newer one has taken its place
+            and version == versions[key][-1]  # otherwise a newer change has replaced it
             and not self._needs_no_record(key, versions[key], settled)
         ]
 
     def _needs_no_record(self, key: str, versions: list[int], settled: set[KeyVersion]) -> bool:
-        """Whether the newest change brings back what the API had, or what it only makes room for came."""
+        """Return whether the newest change only makes room with deletes, or restores what the API already had."""
         newest = self.enqueued_changes[key, versions[-1]]
         before = [self.enqueued_changes[key, version] for version in versions if (key, version) in settled]
         makes_room = all(change.change_type is ChangeType.DELETE for change in newest)
@@ -147,7 +147,7 @@ class RecordAudit:
         return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
 
     def _read_queued_records(self, queue: Queue) -> Iterator[dict[str, object]]:
-        """Records that only the queue has: a chosen file may be there already."""
+        """Yield the records that only the queue has: a file that was chosen for some may be published already."""
         there = {(file.parent.name, file.name) for file in self.folder.glob("sync_tracking_datasets/1/*/*/*")}
         kept = "select run_id, type, file, rows from settled"
         for run_id, kind, number, rows in queue.store.fetch_rows(kept):
@@ -169,7 +169,7 @@ class RecordAudit:
 
 def _record_identity(record: dict[str, object]) -> tuple[object, ...]:
     names = ("sync_run_id", "identifier", "__ondatra_rowid", "__ondatra_change_type", "table_version")
-    # invalid rows are those of another table: their rowids and versions say nothing of this one's
+    # invalid rows come from another table, which has its own rowids and versions
     return (record["status"] in INVALID_STATUSES, *(record[name] for name in names))
 
 

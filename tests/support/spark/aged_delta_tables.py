@@ -1,4 +1,4 @@
-"""Delta tables that look as if time had gone by: their logs and files say that they are older."""
+"""A way to make Delta tables look older: their logs and files get earlier times."""
 
 import os
 from pathlib import Path
@@ -17,9 +17,10 @@ TIMESTAMP_FIELDS = {
 
 
 def age_table(session: SparkSession, table: str, *, days: float, with_checkpoints: bool = False) -> None:
-    """Let so many days have gone by since all that was ever done to the table.
+    """Make all that was ever done to the table look so many days older.
 
-    A checkpoint keeps its own times; so it goes, unless it is of tables that have aged all along.
+    A checkpoint keeps its own times, so it is deleted. `with_checkpoints` keeps it, for tables that are aged between
+    all their commits.
     """
     folder = Path(table)
     for checkpoint in [] if with_checkpoints else [*folder.glob("_delta_log/*checkpoint*")]:
@@ -27,7 +28,7 @@ def age_table(session: SparkSession, table: str, *, days: float, with_checkpoint
     for commit in (folder / "_delta_log").glob("*.json"):
         _age_commit(commit, days)
     for checksum in [*folder.rglob("*.crc"), *folder.rglob(".*.crc")]:
-        checksum.unlink(missing_ok=True)  # of what the files said before
+        checksum.unlink(missing_ok=True)  # checksums of the old contents
     for path in folder.rglob("*"):
         if path.is_file():
             before = path.stat().st_mtime - days * DAY
@@ -51,6 +52,6 @@ def _shift_timestamps(action: dict[str, Any], days: float) -> dict[str, Any]:
 
 
 def parquet_files(table: str) -> set[str]:
-    """The Parquet files that lie there, those of the feed too."""
+    """Return the Parquet files below the table's folder, those of the feed included."""
     folder = Path(table)
     return {str(path.relative_to(folder)) for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}

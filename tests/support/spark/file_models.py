@@ -1,4 +1,4 @@
-"""Files that a test writes down as it goes, and models that read them."""
+"""Helpers for files that a test writes, and for models that read them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Models that a test writes down as it goes, through the warehouse alone: no project, no Dagster."""
+"""Models that a test defines and writes with the warehouse alone, without a project or Dagster."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -38,13 +38,13 @@ def build_model(kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str 
 
 
 def values_query(*rows: str, columns: str = "id, name") -> str:
-    """A query that gives these rows."""
+    """Return a query that gives these rows."""
     return f"select * from values {', '.join(f'({row})' for row in rows)} as t({columns})"
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelTables:
-    """Writes models and reads what came of it."""
+    """A writer of models, and a reader of their tables and feeds."""
 
     warehouse: Warehouse
 
@@ -56,7 +56,7 @@ class ModelTables:
     def write_frame(
         self, model: Model, frame: DataFrame, *, is_full: bool = False, planned: str | None = None, **inputs: str
     ) -> ModelWriteResult:
-        """Write what was evaluated before."""
+        """Write a frame that was evaluated before."""
         note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
         write = ModelWrite(model=model, frame=frame, note=note, is_full=is_full, planned_version=planned)
         return write_model(self.warehouse, write)
@@ -94,7 +94,7 @@ class ModelTables:
         ]
 
     def feed_values(self, model: Model, after: int | None, upto: int | None = None) -> list[tuple[Any, ...]]:
-        """What the feed tells, without rowids and versions: (change type, *values)."""
+        """Return the feed's changes without rowids and versions: (change type, *values)."""
         return [(str(change.change_type), *orjson.loads(change.payload)) for change in self.changes(model, after, upto)]
 
     def invalid(self, model: Model, after: int) -> list[InvalidRow]:

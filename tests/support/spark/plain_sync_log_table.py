@@ -1,4 +1,4 @@
-"""The sync log's Delta table without Spark: real files and a real log, written as the protocol says."""
+"""The sync log's Delta table without Spark: real files and a real log, as the Delta protocol requires."""
 
 import contextlib
 import dataclasses
@@ -19,16 +19,16 @@ TYPES = {pa.string(): "string", pa.timestamp("us", "UTC"): "timestamp"}
 
 
 def ignore_moment(moment: str) -> None:
-    """Nobody dies."""
+    """Do nothing."""
 
 
 @dataclasses.dataclass
 class PlainSyncLogTable:
-    """One that dies where it is told to."""
+    """A sync log table that can crash before or after a commit."""
 
     settings: Settings
-    on_commit: Callable[[str], None] = ignore_moment  # hears "before" and "after" each commit
-    commit_count: int = 0  # that were made, by this one
+    on_commit: Callable[[str], None] = ignore_moment  # gets "before" and "after" at each commit
+    commit_count: int = 0  # commits by this object
 
     @property
     def path(self) -> Path:
@@ -50,7 +50,7 @@ class PlainSyncLogTable:
         return [row for page in read_row_pages(table, str(self.path)) for row in page.to_pylist()] if table else []
 
     def commit_actions(self, *actions: dict[str, Any]) -> None:
-        """Whatever another hand does."""
+        """Commit any actions, as another program may."""
         log = self.path / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)
         version = len(list(log.iterdir()))

@@ -1,4 +1,4 @@
-"""A Delta table that pyarrow writes: a log of one commit and a file, with no Spark about."""
+"""A Delta table that pyarrow writes: a log and data files, without Spark."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ TYPES = {"int64": "long", "string": "string", "double": "double"}
 
 
 def write_table(table: Path, rows: pa.Table, **of_file: Any) -> None:
-    """The table, one file more; `of_file` is put into the file's entry in the log."""
+    """Add a file to the table, which is created if needed; `of_file` goes into the file's entry in the log."""
     log = table / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     version = len(list(log.glob("*.json")))

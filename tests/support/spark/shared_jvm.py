@@ -1,6 +1,6 @@
-"""One JVM for a whole test run: the worker that needs Spark first starts it, the others talk to it too.
+"""The one JVM of a test run: the first worker that needs Spark starts it, the others connect to it.
 
-Each worker has a session of its own in it: settings and temporary views don't meet.
+Each worker has its own session there, so settings and temporary views are separate.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 
 
 class _JvmAddress(NamedTuple):
-    """Where the JVM listens."""
+    """The port and the secret of the JVM."""
 
     port: int
     secret: str
@@ -30,7 +30,7 @@ class _JvmAddress(NamedTuple):
 
 @contextlib.contextmanager
 def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
-    """A warehouse whose session lives in the run's one JVM; workers meet in `folder`."""
+    """Yield a warehouse with a session in the run's one JVM; `folder` has its address and the workers' locks."""
     if settings.spark.remote:
         with Warehouse(settings) as warehouse:
             yield warehouse
@@ -40,7 +40,7 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         known = _JvmAddress(*orjson.loads(door.read_bytes())) if door.exists() else None
         guest = _lock_file(folder / "guests.lock", fcntl.LOCK_SH)
         warehouse = Warehouse(settings)
-        warehouse.expect_bytes(math.inf)  # it is going to live for minutes
+        warehouse.expect_bytes(math.inf)  # the JVM will live for minutes
         if known:
             guest.__enter__()
             warehouse._session = _connect_session(known)
@@ -56,8 +56,8 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         return
     yield warehouse
     with _lock_file(folder / "jvm.lock", fcntl.LOCK_EX):
-        door.unlink()  # who comes now starts one of its own
-    with _lock_file(folder / "guests.lock", fcntl.LOCK_EX):  # when the last guest has gone
+        door.unlink()  # a worker that comes later starts its own JVM
+    with _lock_file(folder / "guests.lock", fcntl.LOCK_EX):  # waits until the last other worker has ended
         warehouse.close()
 
 

@@ -1,4 +1,4 @@
-"""A project whose models are computed by the test run's one Spark session."""
+"""A project whose models are computed in the test run's one Spark session."""
 
 import contextlib
 import csv
@@ -23,7 +23,7 @@ HIDDEN_COLUMNS = ("_content_hash", "__ondatra_partition", "_commit_version", "_c
 
 
 class SharedSessionTables(SparkTables):
-    """The project's tables through a session that others use too, and that isn't closed with them."""
+    """The project's tables through a shared session, which isn't closed with them."""
 
     def __init__(self, settings: Settings, session: SparkSession) -> None:
         super().__init__(settings)
@@ -31,12 +31,12 @@ class SharedSessionTables(SparkTables):
         self._warehouse._session = session
 
     def __exit__(self, *_: object) -> None:
-        """The session is whose test run it is."""
+        """Leave the session open: it belongs to the test run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SparkProject:
-    """One project in a folder."""
+    """A project in a folder."""
 
     root: Path
     session: SparkSession
@@ -48,7 +48,7 @@ class SparkProject:
             path.write_text(text, encoding="utf-8")
 
     def write_rows(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """data/NAME.csv, with a header; None is an empty cell."""
+        """Write data/NAME.csv with a header; None becomes an empty cell."""
         path = self.root / "data" / f"{name}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -61,7 +61,7 @@ class SparkProject:
     def run(
         self, *, is_dry: bool = False, is_full: bool = False, as_json: bool = False, keeps_log: bool = False
     ) -> int:
-        """`ondatra run`; its exit code. The sync log is only kept if that is asked for: it takes a second."""
+        """Do what `ondatra run` does; return its exit code. The sync log takes a second: only `keeps_log` writes it."""
         workspace = self.workspace
         plan = plan_run(workspace, is_full=is_full, is_dry=is_dry)
         opened = self.open_engine if keeps_log else self._open_engine_without_sync_log
@@ -71,7 +71,7 @@ class SparkProject:
     def open_engine(
         self, workspace: Workspace, progress: RunProgress | None = None, *, is_dry: bool = False
     ) -> Iterator[RunService]:
-        """The engine over the session of the test run."""
+        """Yield the engine on the test run's session."""
         if is_dry:
             with self._open_dry_engine(workspace, progress) as engine:
                 yield engine
@@ -107,11 +107,11 @@ class SparkProject:
         return str(self.root / ".ondatra" / "warehouse" / name.replace(".", "/"))
 
     def log_version(self, name: str) -> int:
-        """The newest commit of the table, whatever it did."""
+        """Return the version of the table's newest commit, whatever that changed."""
         return max(int(path.stem) for path in Path(self.table_path(name), "_delta_log").glob("*.json"))
 
     def read_feed(self, name: str, *, after: int) -> list[tuple[str, tuple[object, ...]]]:
-        """The real change feed after that version: change types and visible values, sorted."""
+        """Return Delta's change feed after that version: change types and visible values, sorted."""
         if self.log_version(name) <= after:
             return []
         reader = self.session.read.format("delta").option("readChangeFeed", "true")

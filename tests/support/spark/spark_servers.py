@@ -1,4 +1,4 @@
-"""Spark where it isn't ours: a Connect server, a standalone master with a worker, each on loopback ports."""
+"""Servers of Spark outside the test's process, on loopback: a Connect server, and a standalone master with a worker."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ SMALL_TABLE_CONF = {  # for tables of ten rows
 
 @contextlib.contextmanager
 def running_connect_server(settings: Settings, log: Path) -> Iterator[str]:
-    """A Spark Connect server; its address."""
+    """Run a Spark Connect server until the block ends; yield its address."""
     port = find_free_port()
     conf = {
         **DELTA_CONF,
@@ -47,7 +47,7 @@ def running_connect_server(settings: Settings, log: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def running_standalone_cluster(settings: Settings, log: Path) -> Iterator[str]:
-    """A master and one worker; the master's address."""
+    """Run a master and one worker until the block ends; yield the master's address."""
     port = find_free_port()
     master = f"spark://{LOOPBACK}:{port}"
     kinds = "org.apache.spark.deploy"
@@ -90,7 +90,7 @@ def _environment(java: Path) -> Mapping[str, str]:
     return {
         **os.environ,
         "SPARK_HOME": str(home),
-        "SPARK_SCALA_VERSION": "2.13",  # else a worker looks for the folders that Spark is built in
+        "SPARK_SCALA_VERSION": "2.13",  # without it a worker looks for the folders in which Spark is built
         "JAVA_HOME": str(java.resolve().parent.parent),
     }
 

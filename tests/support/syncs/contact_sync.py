@@ -1,4 +1,4 @@
-"""One queue of contacts with a real push function before a real HTTP server, and no warehouse."""
+"""A sync of contacts with a real queue, push function and HTTP server, but without a warehouse."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -61,17 +61,17 @@ def poll(job_ref, rows):
 
 
 def build_emails(*bad: int, count: int) -> dict[str, str]:
-    """So many, of which these have an address that the CRM refuses."""
+    """Return so many e-mail addresses by contact; the CRM refuses those of the numbers in `bad`."""
     return {f"c{n}": "no address" if n in bad else f"{n}@example.com" for n in range(1, count + 1)}
 
 
 @dataclasses.dataclass
 class ContactSync:
-    """The sync, as its tests drive it: `now` is its clock, and waiting moves it on."""
+    """A sync for tests: `now` is its clock, and each wait moves it forward."""
 
     state: Path
-    api: Any  # one with a url
-    functions: str  # the push function's file, less its API
+    api: Any  # an API with a url
+    functions: str  # the push function's file without its API dict
     push: dict[str, Any] = dataclasses.field(default_factory=dict)  # API's "push"
     now: float = 1_800_000_000.0
     version: int = 0
@@ -93,7 +93,7 @@ class ContactSync:
         return path
 
     def write(self, **emails: str | None) -> None:
-        """One version: c1="a@b" gives contact C-1 that address, None takes it away."""
+        """Write one version: c1="a@b" gives contact C-1 that address, None deletes the contact."""
         self.version += 1
         changes = [each for name, email in emails.items() for each in self._changes(int(name[1:]), email)]
         segment = FeedSegment(self.version - 1, self.version, [FeedPage(LAYOUT, changes)])
@@ -116,7 +116,7 @@ class ContactSync:
         return RowChange(f"C-{number}", number, change_type, self.version, payload)
 
     def run(self, *, only_polls: bool = False, **options: Any) -> DeliveryResult:
-        """Deliver what may go now."""
+        """Deliver the rows that are due now."""
         self.now += 1
         library = self.library
         source, problems = parse_push_file(library, "lib/contacts.star")
@@ -136,7 +136,7 @@ class ContactSync:
             return deliver(queue, push_rows, course, DeliveryHooks(**given), only_polls=only_polls)
 
     def run_later(self, seconds: float) -> DeliveryResult:
-        """Deliver what may go by then."""
+        """Move the clock forward, and deliver the rows that are due then."""
         self.now += seconds
         return self.run()
 
@@ -148,14 +148,14 @@ class ContactSync:
         self.now += seconds
 
     def save_snapshot(self) -> None:
-        """What a run leaves in the tracking store."""
+        """Save the snapshot that a run leaves in the tracking store."""
         at = datetime.fromtimestamp(self.now, UTC)
         with open_queue(self.queue, shape=UnitKind.ROW) as queue:
             frontier = make_snapshot(queue, sync_id="sync.contacts", run_id="run", written_at=at)
             self.snapshot = dataclasses.replace(frontier, units=list(frontier.units))
 
     def restore_snapshot(self) -> None:
-        """Begin a new queue from it."""
+        """Restore a new queue from the snapshot."""
         assert self.snapshot
         with open_queue(self.queue, shape=UnitKind.ROW) as queue:
             restore_snapshot(queue, self.snapshot, now=self.now)
@@ -173,7 +173,7 @@ class ContactSync:
             return queue.store.fetch_rows(statement)
 
     def dead_letter_errors(self) -> dict[str, str]:
-        """Why keys were given up."""
+        """Return the error of each dead letter, by key."""
         with open_queue(self.queue, shape=UnitKind.ROW) as queue:
             return {letter.key: letter.error for letter in read_dead_letters(queue.store, UnitKind.ROW)}
 

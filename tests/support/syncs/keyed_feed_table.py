@@ -1,4 +1,4 @@
-"""Tables in plain Python, with the change feed of their kind, where the warehouse isn't the point."""
+"""Tables in plain Python with the change feed of their kind, for tests that need no warehouse."""
 
 import dataclasses
 import random
@@ -28,7 +28,7 @@ class KeyedFeedTable:
         return LAYOUT
 
     def write(self, key: str, values: list[int]) -> None:
-        """One version that gives the key these values."""
+        """Write one version that gives the key these values."""
         self.version += 1
         old = self.rows.get(key, [])
         keep = self.shape is UnitKind.ROW and old and values
@@ -63,7 +63,7 @@ class KeyedFeedTable:
         )
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """As sync asks for them; a first sync gets the rows as they are."""
+        """Yield the segment that a sync requests; a first sync gets the rows of that version."""
         if after is not None or not self.version:
             yield self.read_segment(after or 0, upto)
             return
@@ -80,7 +80,7 @@ class KeyedFeedTable:
 
 
 def random_steps(shape: UnitKind, chance: random.Random, *, keys: str, steps: int) -> Iterator[tuple[str, list[int]]]:
-    """Keys that get ever newer values, and now and then go."""
+    """Yield random steps: keys get ever newer values, and sometimes none."""
     for step in range(1, steps + 1):
         count = 0 if chance.random() < 0.25 else 1 if shape is UnitKind.ROW else chance.randint(1, 4)
         yield chance.choice(keys), [100 * step + n for n in range(count)]

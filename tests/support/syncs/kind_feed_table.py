@@ -1,4 +1,4 @@
-"""Tables of every kind in plain Python, with rowids and the feed that a sync reads: no Spark for it."""
+"""Tables of every kind in plain Python, with rowids and the feed that a sync reads, without Spark."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.sync.run_context import SourceState
 
-KEY_PARTS = 2  # of a row in kind_models
+KEY_PARTS = 2  # columns of a key in `expected_kind_changes`
 COLUMNS = (Column("id", "string"), Column("part", "string"), Column("value", "int"))
 SCD2_COLUMNS = (
     Column("valid_from_snapshot", "bigint"),
@@ -22,7 +22,7 @@ SCD2_COLUMNS = (
     Column("is_current", "boolean"),
 )
 REMOVED_VALUE_TYPES = {ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE}
-# as the feed has them: what goes before what comes, an update's images side by side
+# the feed's order: deletes before inserts, the two images of an update together
 CHANGE_TYPE_ORDER = {
     ChangeType.DELETE: 0,
     ChangeType.UPDATE_PREIMAGE: 1,
@@ -33,10 +33,10 @@ CHANGE_TYPE_ORDER = {
 
 @dataclasses.dataclass
 class KindFeedTable:
-    """A table, the rows that its query gives now, and all that ever changed in it."""
+    """A table, its query's current rows, and all changes of its past."""
 
     kind_name: str
-    by_key: bool = False  # the feed's delivery key is the key's value, as a mirrored partition's is
+    by_key: bool = False  # the feed's delivery key is the key's value, as for a mirrored partition
     query_values: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # key → values
     expected: expected_kind_changes.ExpectedTable = dataclasses.field(
         default_factory=expected_kind_changes.ExpectedTable
@@ -61,7 +61,7 @@ class KindFeedTable:
         return Layout(self.columns + (SCD2_COLUMNS if self.kind.own_columns else ()))
 
     def write(self, key: str, values: list[int]) -> None:
-        """Let the query give these values of the key; a version, if the kind makes one of it."""
+        """Let the query give these values for the key; write a version if the kind finds a change."""
         self.query_values[key] = values
         now = Counter((key, "p", value) for key, values in self.query_values.items() for value in values)
         told = expected_kind_changes.APPLY_BY_KIND[self.kind_name](self.expected, now)
@@ -73,7 +73,7 @@ class KindFeedTable:
         self.content_by_version.append(self.content_by_key())
 
     def remove(self, key: str) -> None:
-        """Let a key go that its kind would keep, as a full refresh does."""
+        """Delete a key that its kind would keep, as a full refresh does."""
         del self.query_values[key]
         self.expected.version += 1
         for row in [row for row in self.expected.rows if row[0] == key]:
@@ -82,11 +82,11 @@ class KindFeedTable:
         self.content_by_version.append(self.content_by_key())
 
     def change_column_type(self, name: str, to: str) -> None:
-        """Let the table call a column's type so from now on."""
+        """Give a column of the table another type from now on."""
         self.columns = tuple(each._replace(type=to) if each.name == name else each for each in self.columns)
 
     def rename_keys(self, **names: str) -> None:
-        """Let delivery keys be called otherwise, as by another key of the model."""
+        """Rename the delivery keys, as another key of the model does."""
         self.feed = [change._replace(key=names[change.key]) for change in self.feed]
 
     def _add_change(self, change_type: ChangeType, row: Row) -> None:
@@ -107,18 +107,18 @@ class KindFeedTable:
         return RowChange(key, rowid, change_type, version, orjson.dumps(row).decode(), belongs_to)
 
     def content_by_key(self) -> dict[str, list[int]]:
-        """The values of each key."""
+        """Return the values of each key."""
         found = collections.defaultdict(list)
         for row in self.expected.rows.elements():
             found[row[0]].append(row[KEY_PARTS])
         return {key: sorted(values) for key, values in found.items()}
 
     def content_by_rowid(self) -> dict[str, list[object]]:
-        """Each row by what names it."""
+        """Return each row by its rowid."""
         return {str(rowid): list(row) for row, rowids in self._rowids.items() for rowid in rowids}
 
     def find_change_version(self, rowid: int, change_type: ChangeType) -> int | None:
-        """In which version that happened to the row."""
+        """Return the version of the row's change of that type, or None."""
         found = (change.version for change in self.feed if change[1:3] == (rowid, change_type))
         return next(found, None)
 
@@ -132,7 +132,7 @@ class KindFeedTable:
         )
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """As a sync asks for them."""
+        """Yield the segment that a sync requests; a first sync gets the rows of that version."""
         changes = self._snapshot(upto) if after is None else self._changes(after, upto)
         yield FeedSegment(-1 if after is None else after, upto, [FeedPage(self.layout, changes)])
 
@@ -154,7 +154,7 @@ class KindFeedTable:
     def _changes(self, after: int, upto: int) -> list[RowChange]:
         changes = [change for change in self.feed if after < change.version <= upto]
         if self._is_by_key:
-            return sorted(changes, key=lambda change: (change.key, change.version))  # stable within
+            return sorted(changes, key=lambda change: (change.key, change.version))  # stable for one key and version
         return sorted(
             merge_row_changes(changes), key=lambda change: (change.version, CHANGE_TYPE_ORDER[change[2]], change.rowid)
         )
@@ -165,7 +165,7 @@ class KindFeedTable:
 
 
 def merge_row_changes(changes: list[RowChange]) -> Iterator[RowChange]:
-    """Of each row what its changes come to."""
+    """Yield the net effect of each row's changes."""
     rows = collections.defaultdict(list)
     for change in changes:
         rows[change.rowid].append(change)
@@ -180,7 +180,7 @@ def merge_row_changes(changes: list[RowChange]) -> Iterator[RowChange]:
 
 
 def random_kind_steps(kind: Kind, chance: random.Random, *, keys: str, count: int) -> Iterator[tuple[str, list[int]]]:
-    """Keys that get ever newer values, and now and then go."""
+    """Yield random steps: keys get ever newer values, and sometimes none."""
     is_one = kind.checks_duplicates
     for step in range(1, count + 1):
         rows = 0 if chance.random() < 0.25 else 1 if is_one else chance.randint(1, 4)

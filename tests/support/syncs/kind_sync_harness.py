@@ -1,4 +1,4 @@
-"""A sync of any kind whose table and API are plain Python; queue, records and history are real files."""
+"""A sync of any kind with a table and an API in plain Python. Queue, records and history are real files."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ SYNC_ID = "sync.things"
 
 @dataclasses.dataclass
 class InMemoryKindApi:
-    """Answers as it is told, and keeps what it got."""
+    """A fake API that stores what it gets, and answers each row with `choose_status`."""
 
     choose_status: Callable[[ReceivedRow], str] = lambda row: "ok"
     received_calls: list[list[ReceivedRow]] = dataclasses.field(default_factory=list)
@@ -45,17 +45,17 @@ class InMemoryKindApi:
         return PushResult(dict(zip(parcel.result_keys, outcomes, strict=True)), calls=1)
 
     def pop_received(self) -> list[ReceivedRow]:
-        """What came since the last time."""
+        """Return the rows that the API got since the last call."""
         calls, self.received_calls = self.received_calls, []
         return [row for call in calls for row in call]
 
 
 class KindSyncCrash(BaseException):
-    """The process ends here."""
+    """A crash of the simulated process."""
 
 
 def crash_at_value(value: int) -> Callable[[ReceivedRow], str]:
-    """An API during whose call with that value the process ends."""
+    """Return an answer function that crashes at the row with that value."""
 
     def answer(row: ReceivedRow) -> str:
         if row[2] == value:
@@ -66,13 +66,13 @@ def crash_at_value(value: int) -> Callable[[ReceivedRow], str]:
 
 
 def change_values(sent: Sequence[ReceivedRow]) -> list[tuple[str, int]]:
-    """What was sent as (change type, value)."""
+    """Return the sent rows as (change type, value)."""
     return [(change, value) for change, _, value, _ in sent]
 
 
 @dataclasses.dataclass
 class KindSyncHarness:
-    """All that one test needs of one sync."""
+    """A sync with all that one test needs."""
 
     state: Path
     kind: str
@@ -84,20 +84,20 @@ class KindSyncHarness:
     api: InMemoryKindApi = dataclasses.field(default_factory=InMemoryKindApi)
     now: float = 1_800_000_000.0
     hold_reason: str | None = None  # why nothing is sent
-    old_definition_upto: int = -1  # the version up to which another definition of the model wrote
-    tracking_location: str | None = None  # where records are kept, if not in the state folder
+    old_definition_upto: int = -1  # the last version that another definition of the model wrote
+    tracking_location: str | None = None  # the location of the records, if not the state folder
     table: KindFeedTable = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.make_table()
 
     def make_table(self, table_id: str = "table") -> None:
-        """A table without rows, in place of the one before."""
+        """Replace the table by an empty one."""
         by_key = self.batch_size == 0 and KINDS[self.kind].needs_key
         self.table = KindFeedTable(self.kind, by_key=by_key, table_id=table_id)
 
     def write(self, **values: Sequence[int]) -> None:
-        """Let the query give these, in one version a key."""
+        """Let the query give these values, with one version for each key."""
         for key, of_key in values.items():
             self.table.write(key, list(of_key))
 
@@ -143,7 +143,7 @@ class KindSyncHarness:
         )
 
     def _advance_clock(self, seconds: float) -> None:
-        """Nothing waits for real: a run that looks out for another machine would for 21 seconds."""
+        """Advance the clock without a real wait: a run that looks for another machine waits 21 seconds."""
         self.now += seconds
 
     def run(self, *, allows_deletes: bool = False) -> RunSummary:
@@ -152,7 +152,7 @@ class KindSyncHarness:
         return run_sync(self.sync, self.build_ports(), occasion)
 
     def run_dry(self, *, allows_deletes: bool = False, is_counted: bool = True) -> DryRunResult:
-        """On a copy of the queue, as any dry run, over a table whose rows somebody has counted or not."""
+        """Run on a copy of the queue, as any dry run; without `is_counted` the table's row count is unknown."""
         self.now += 10_000
         with tempfile.TemporaryDirectory() as folder:
             sync = dataclasses.replace(self.sync, state_folder=Path(folder))
@@ -167,13 +167,13 @@ class KindSyncHarness:
             return dry_run_sync(sync, ports, RunOptions(trigger="test", allows_deletes=allows_deletes))
 
     def deliver_values(self, **values: Sequence[int]) -> None:
-        """Let the query give these, and the API have them; what it got is told no more."""
+        """Let the query give these values, deliver them, and forget what the API got."""
         self.write(**values)
         self.run()
         self.api.pop_received()
 
     def run_and_pop_received(self) -> list[ReceivedRow]:
-        """What the next run sends."""
+        """Run, and return what the API got."""
         self.run()
         return self.api.pop_received()
 
@@ -188,6 +188,6 @@ class KindSyncHarness:
         )
 
     def delivered_records(self) -> list[tuple[str, str, str, str]]:
-        """Every published record: identifier, operation, change type, status."""
+        """Return every published record as (identifier, operation, change type, status)."""
         ends = self.tracking.read_delivered_since(SYNC_ID, None)
         return sorted((end.identifier, end.operation, end.change_type, end.status) for end in ends)

@@ -1,4 +1,4 @@
-"""A sync of a table in plain Python; all else is real: Starlark, HTTP, queue, records, history."""
+"""A sync of a table in plain Python. Everything else is real: Starlark, HTTP, queue, records, history."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 def build_sync(state: Path, kind: str, *arguments: str) -> Sync:
-    """The sync whose push function is at lib/api.star in this folder."""
+    """Return the sync whose push function is lib/api.star in this folder."""
     sink = ModelSink(name="api", arguments=arguments, sync_id="sync.api", line=1)
     library = state / "lib" / "api.star"
     source, problems = parse_push_file(library, "lib/api.star")
