@@ -80,7 +80,8 @@ def test_the_glossary_is_short() -> None:
 
 def test_each_exception_is_used_and_has_a_reason() -> None:
     everything = "\n".join(
-        path.read_text(encoding="utf-8") for path in [*PAGES, *(p for f in CODE_FOLDERS for p in (ROOT / f).rglob("*.py"))]
+        path.read_text(encoding="utf-8")
+        for path in [*PAGES, *(p for f in CODE_FOLDERS for p in (ROOT / f).rglob("*.py"))]
     )
     assert len(EXCEPTIONS) <= 25
     assert [] == [text for text, reason in EXCEPTIONS.items() if text not in everything or not reason]
