@@ -50,7 +50,7 @@ INTERRUPT_GRACE_SECONDS = 3.0  # for batches in flight to return after Ctrl-C
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySettings:
-    """The settings of a delivery: how batches are made and how often their rows are tried."""
+    """The settings of a delivery: how batches are made and how often their rows are sent."""
 
     run_id: str
     journal_path: Path
@@ -167,7 +167,7 @@ class _DeliveryLoop:
             scheduler.circuit_breaker.stop()
             self.workers.shut_down()
             self.journals.close()
-            try:  # only a batch whose push raised counts as a crash: a full disk isn't the fault of the rows
+            try:  # only a batch whose push raised counts as crashed: a full disk isn't the fault of the rows
                 self._reset_push_starts(
                     flight for flight in scheduler.in_flight_batches.values() if not flight.is_in_push
                 )

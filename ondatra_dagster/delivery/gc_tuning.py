@@ -1,7 +1,7 @@
 """The garbage collector's threshold, which is raised during delivery.
 
 Rows are many small objects that live for a moment and make no cycles. With Python's own threshold, every few
-hundred of them start a collection. It also scans Dagster's modules, while each thread waits.
+hundred of them start a collection. A collection also scans Dagster's modules, and each thread waits for it.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ MAX_TOTAL_WAIT_SECONDS = 900.0  # the longest wait of a run in total: other runs
 
 
 class OpenJobs:
-    """Batches that are jobs, between two polls."""
+    """The batches that are jobs, between two polls."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Self, TypeAlias
 
 from ondatra_dagster.count_time_and_size_format import format_count
 
-ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
+ResultKey: TypeAlias = str  # "rowid:change_type": the key under which push() returns a row's status
 
 
 NO_ROW_KEY: ResultKey = ""  # the key of the only outcome in a batch without rows: an empty mirror

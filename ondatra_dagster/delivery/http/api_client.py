@@ -139,7 +139,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         return self._secrets[name]
 
     def send_request(self, prepared: PreparedRequest) -> HttpResponse:
-        """Send the request once, when the rate limit allows it; raise after Ctrl-C instead."""
+        """Send the request once, when the rate limit allows it; after Ctrl-C, raise instead."""
         interruption.raise_if_interrupted()
         if self._rate_limit is None or not prepared.is_to_base_url:
             return self._send_now(prepared)
@@ -147,7 +147,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             return self._send_now(prepared, connecting)
 
     def _send_now(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
-        """Send the request once; raise SyncStoppedError when the sync was stopped, because then no answer follows."""
+        """Send the request once; raise SyncStoppedError if the sync was stopped: such a call has no answer to use."""
         if self._is_closed:
             raise SyncStoppedError
         request = httpx.Request(

@@ -1,8 +1,8 @@
 """The transport of HTTP requests: a connection pool that keeps one deadline for a whole answer.
 
-httpx limits each single read, so it waits without end for a server that sends a byte a second. Here every read
-and write gets the time that is left until the deadline. The deadline includes the TLS handshake and the
-headers.
+By itself httpx limits each single read, so it waits without end for a server that sends a byte a second. Here
+every read and write gets the time that is left until the deadline. The deadline includes the TLS handshake and
+the headers.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _connect_hook: ContextVar[ConnectHook] = ContextVar("connecting", default=contex
 
 @contextlib.contextmanager
 def limit_response_time(seconds: float, connecting: ConnectHook = contextlib.nullcontext) -> Iterator[None]:
-    """Set the deadline for all that the body sends and receives."""
+    """Set a deadline, in so many seconds, for all that the body sends and receives."""
     deadline, hook = _deadline.set(time.monotonic() + seconds), _connect_hook.set(connecting)
     try:
         yield
@@ -65,7 +65,7 @@ class _DeadlineStream(httpcore.NetworkStream):
 
     def shut_down(self) -> None:
         """Wake the thread that reads or writes: another thread's close doesn't wake it."""
-        with contextlib.suppress(OSError):  # it isn't connected any more
+        with contextlib.suppress(OSError):  # the connection was lost already
             # not the method of a TLS socket, which removes the state that the reading thread needs
             socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 

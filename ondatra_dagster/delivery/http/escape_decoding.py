@@ -32,7 +32,7 @@ _CONTROL_LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": 
 
 
 class DecodedText:
-    """A text, and the text that it was decoded from."""
+    """A decoded text, with the text that it was decoded from."""
 
     def __init__(self, text: str, source: "DecodedText | None" = None, escapes: re.Pattern[str] = ESCAPE):
         self.text = text

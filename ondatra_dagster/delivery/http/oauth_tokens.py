@@ -111,7 +111,7 @@ def _token_refusal(answer: HttpResponse) -> NoTokenError:
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
-    """Return the JSON object that the text is; an empty one for all else, such as numbers without an end."""
+    """Return the JSON object that the text is; an empty one for any other text, such as an infinite number."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -104,7 +104,7 @@ class RateLimit:
 
     @classmethod
     def from_config(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
-        """Return all limits that files of `lib` set for the sink's base_url; None if there are none."""
+        """Return the rate limit for the sink's base_url, from all files of `lib`; open nothing if there is none."""
         limits = tuple(read_limits(config.base_url, lib)) if config.base_url else ()
         return cls(path, config.base_url, limits) if config.base_url and limits else None
 

@@ -18,7 +18,7 @@ from ondatra_dagster.delivery.http.escape_decoding import BLANKS, DecodedText, d
 MIN_SECRET_LENGTH = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
 MIN_PREFIX_LENGTH = 8  # for a secret that is cut off, and for texts that are searched without blanks
 MAX_QUOTING_DEPTH = 4  # how often a text may be quoted
-# the texts of a JSON secret that aren't secret: error messages need them
+# texts of a JSON secret that name things and give no access: error messages need them
 PUBLIC_FIELDS = frozenset(
     {
         *("type", "project_id", "quota_project_id", "client_email", "universe_domain", "region", "location"),

@@ -79,7 +79,7 @@ def has_dot_segments(url: str) -> bool:
 
 
 def _strip_tail(segment: str) -> str:
-    """Return what a careless server reads: without invisible characters, and without all from a delimiter on."""
+    """Return what a careless server reads: without invisible characters, and only up to a delimiter."""
     return "".join(filter(str.isprintable, _SEGMENT_TAIL.sub("", segment))).replace(" ", "")
 
 
@@ -135,7 +135,7 @@ class PreparedRequest:
     headers: Headers = dataclasses.field(repr=False)
     content: bytes = dataclasses.field(repr=False)
     digest: str  # made without credentials
-    is_to_base_url: bool  # goes to base_url's host
+    is_to_base_url: bool  # it is for base_url's host
     timeout_seconds: float
 
     def with_header(self, name: bytes, value: bytes) -> "PreparedRequest":

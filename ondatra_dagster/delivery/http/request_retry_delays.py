@@ -24,7 +24,7 @@ def request_retry_seconds(
 
 
 def parse_retry_after(header: str | None, *, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for, in either form, at most 60; None: none."""
+    """Return the seconds that a Retry-After header asks for, in either form, at most 60; None if it asks for none."""
     if header is None:
         return None
     text = header.strip()

@@ -1,6 +1,6 @@
 """The parser of a .star file's API dict, with its "auth" and "headers". Secrets are names of variables.
 
-request_builder and oauth_tokens use what it reads.
+request_builder and oauth_tokens use its result.
 """
 
 import ast

@@ -1,6 +1,6 @@
-"""The interface between the delivery and the user's push functions: the batch they get, and what they return.
+"""The interface between the delivery and the user's push functions: the batch they get, and the values they return.
 
-push_return_values.py parses what push() and poll() return.
+push_return_values.py parses the return values of push() and poll().
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from ondatra_dagster.row_changes import Column, Layout
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushBatch:
-    """A batch, or a part of one, as push() gets it."""
+    """A batch, or a part of one, in the form that push() gets."""
 
     number: int  # of the batch in its run
     layout: Layout  # of the columns

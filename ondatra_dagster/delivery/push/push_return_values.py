@@ -1,4 +1,4 @@
-"""The parsing of what push() and poll() return, into one outcome for each row of the batch."""
+"""The parsing of the return values of push() and poll(), into one outcome for each row of the batch."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _POLL_RETURNS = 'poll() ended the job with {}; it ends it with {{"rowid:change_t
 def parse_push_return(
     batch_mode: str, returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
 ) -> PushResult:
-    """Return each row's status, one outcome for all rows, or their job, which poll() gets later."""
+    """Return each row's status, one outcome for all rows, or a job, about which poll() is called later."""
     if batch_mode == "sync":
         return _parse_statuses(returned, keys, redact, _SYNC_RETURNS)
     if batch_mode == "atomic":

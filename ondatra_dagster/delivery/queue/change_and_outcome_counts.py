@@ -26,7 +26,7 @@ class UnitOperation(enum.StrEnum):
 
 
 class UnitOutcome(enum.StrEnum):
-    """The outcome of a unit in a run that tried it: that of its worst row."""
+    """The outcome of a unit in a run that sent it: that of its worst row."""
 
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"  # refused, or failed too often
@@ -71,7 +71,7 @@ select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
 
 
 def operation_of(*, had: bool, has: bool) -> UnitOperation:
-    """Return the operation of a unit whose destination had rows or not, and is to have rows or not."""
+    """Return the operation of a unit whose destination `had` rows before, and `has` rows afterwards."""
     if not has:
         return UnitOperation.DELETE
     return UnitOperation.UPDATE if had else UnitOperation.INSERT
@@ -148,7 +148,7 @@ class UnitCounter:
     """
 
     def __init__(self, queue: Queue) -> None:
-        """Read what is planned; the caller creates the counter before any unit ends."""
+        """Read what is planned. The caller creates the counter before any of it ends."""
         self._is_mirror = queue.unit_kind is UnitKind.MIRROR
         self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
         self._counts_for_later: dict[int, Counts] = {}

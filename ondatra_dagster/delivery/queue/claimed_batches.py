@@ -93,7 +93,7 @@ DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE
 
 
 class BatchUnit(NamedTuple):
-    """A unit as it was claimed."""
+    """A claimed unit."""
 
     id: int
     key: str
@@ -112,7 +112,7 @@ class BatchUnit(NamedTuple):
 
     @property
     def desired(self) -> RowSet:
-        """Return the desired rows as they were sent, even if newer ones wait in the queue."""
+        """Return the desired rows that were sent, even if newer ones wait in the queue."""
         return tuple([row for change_type, row in self.sent_rows if change_type in DESIRED_CHANGE_TYPES])
 
     @property
@@ -185,8 +185,8 @@ def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
 def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
     """Return the seed of the batch's idempotency keys.
 
-    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A
-    unit that is sent again although its change was answered, or was delivered, has another.
+    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A unit
+    that is sent again after an answer or a delivery has another seed.
     """
     changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed]
     named = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])

@@ -1,4 +1,4 @@
-"""The digests of a queue's rows: they keep data with a changed byte from being sent or stored.
+"""The digests of a queue's rows, which keep data with a changed byte from being sent or stored.
 
 A unit, a batch and a chunk of settled rows each have a digest in their row; a small table has one for all its
 rows. A digest is computed when a row is written and compared when it is read. Triggers of the writing

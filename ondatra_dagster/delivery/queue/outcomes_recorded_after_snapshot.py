@@ -21,8 +21,7 @@ DELETE_DELIVERED = "delete from unit where key = ? and version <= ?"
 # A row that is inserted in the version of a delete is sent with the delete, but its record is published later.
 DELETE_DELIVERED_DELETES = "delete from unit where key = ? and version <= ? and (version <> ? or desired = '')"
 # Rows that arrived before the newest change are maybe_sent in the snapshot, because their batch was frozen.
-# This excludes maybe_sent = '': it stands for a delete that is sent before its insert, and has no inserted
-# rows.
+# This excludes maybe_sent = '', which means a delete that is sent before its insert and has no inserted rows.
 ACKNOWLEDGE_MAYBE_SENT = """
 update unit set acknowledged = maybe_sent, maybe_sent = null
 where key = ? and version > ? and maybe_sent <> '' and state != 'claimed'

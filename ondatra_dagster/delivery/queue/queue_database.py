@@ -119,7 +119,8 @@ SCHEMA = SqliteSchema(
 )
 
 
-# the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/record_publisher.py
+# the name of a span of runs that may have recorded rows which the queue takes for new, see
+# sync/record_publisher.py
 INVALID_RECORDED_IN_RUNS = "set_aside_told_in"
 KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
 PENDING_FINALIZE = "owed_to_finalize"  # the name of the sums for its next call, see delivery/finalize_call.py
@@ -217,7 +218,7 @@ def open_queue(
 
 
 def _connect_queue(path: Path) -> SqliteStore:
-    """Open the file; raise StateError if it is busy, because a writer without its lock is no delivery."""
+    """Open the file; raise StateError if it is busy, because its lock is held, so the other writer isn't a delivery."""
     try:
         return open_database(path, SCHEMA)
     except BusyError as error:

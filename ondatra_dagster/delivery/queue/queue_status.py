@@ -88,7 +88,7 @@ class QueueStatus:
     base_url: str | None
     watermark: int
     invalid_watermark: int
-    pending_units: int = 0  # including the frozen ones of a crashed process
+    pending_units: int = 0  # including those in flight, and the frozen ones of a crashed process
     held_back_units: int = 0  # of these: they wait until the rows that they replace are deleted
     waiting_units: int = 0
     dead_units: int = 0
@@ -101,7 +101,7 @@ class QueueStatus:
     next_due_at: float | None = None  # of a retry, or of the poll of a job
     is_clock_behind: bool = False  # a wait was set while the clock was ahead, and counts as over
     is_finalize_pending: bool = False
-    has_open_run: bool = False  # a run ended without publishing all its records
+    has_open_run: bool = False  # a run hasn't published all its records
     is_paused: bool = False  # the user has paused the sync
     is_forgotten: bool = False  # `ondatra forget` has deleted its content, and no run has begun since
 

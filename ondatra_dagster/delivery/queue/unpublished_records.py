@@ -17,7 +17,7 @@ ADD_PACK = """
 insert into settled (run_id, type, count, started_at, ended_at, rows, digest)
 values (?1, ?2, ?3, ?4, ?5, ?6, row_digest(?1, ?2, ?3, ?4, ?5, ?6, null))
 """
-PACK_COLUMNS = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # what read_pack() reads
+PACK_COLUMNS = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # which read_pack() reads
 RECORDS_UPDATED = "records_updated"
 RECORDS_DELETED = "records_deleted"
 RECORDS_INVALID = "records_invalid"

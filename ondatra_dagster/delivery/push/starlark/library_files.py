@@ -40,7 +40,7 @@ def list_library_files(path: Path) -> Sequence[LibraryFile]:
 
 
 def library_file_name(lib: Path, relative: str) -> str:
-    """Return the name of a file of lib/ in messages and among loaded files."""
+    """Return the name of a file of lib/ in messages, and for the files that load it."""
     return f"{lib.name}/{relative}"
 
 

@@ -105,7 +105,7 @@ class StarlarkFault(NamedTuple):
 
 
 def is_starlark_error(error: BaseException) -> bool:
-    """Return whether the .star file caused the error: so it does a panic, or a result that Python can't hold."""
+    """Return whether the .star file caused the error; a panic and a result that Python can't hold count, too."""
     return (
         isinstance(error, starlark.StarlarkError | TypeError | ValueError) or type(error).__module__ == "pyo3_runtime"
     )

@@ -33,7 +33,7 @@ class WrongUseError(Exception):
 
 
 def describe_type(value: object) -> str:
-    """Return the type of a value, without the value: it may be a secret, of which a part can't be masked."""
+    """Return the type of a value, not the value: it may contain secrets, and a part of one can't be masked."""
     return f"a value of type {type(value).__name__}"
 
 
@@ -50,7 +50,7 @@ def _encode_digest(digest: bytes, encoding: object) -> str:
 
 
 def digest_text(name: str, text: object, encoding: object) -> str:
-    """Return a digest of the text's UTF-8."""
+    """Return a digest of the text's UTF-8 bytes."""
     digest = hashlib.new(name, _require_text(text, name).encode(), usedforsecurity=False).digest()
     return _encode_digest(digest, encoding)
 
@@ -123,7 +123,7 @@ _VALUE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 
 
 class PushCall:
-    """One running call of push(): its HTTP calls, variables and time limit."""
+    """A running call of push(): its HTTP calls, variables and time limit."""
 
     def __init__(
         self,
