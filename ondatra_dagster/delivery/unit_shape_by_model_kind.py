@@ -67,7 +67,7 @@ class UnitFormat(NamedTuple):
         return self.unit_kind in (UnitKind.GROUP, UnitKind.MIRROR) and not self.is_whole_table
 
     def has_same_names(self, other: Self) -> bool:
-        """Return whether both formats give a unit the same name."""
+        """Return whether both formats name a unit in the same way."""
         return self._name_columns == other._name_columns and not (
             self._name_columns and self._has_different_key_types(other)
         )

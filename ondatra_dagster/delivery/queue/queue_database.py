@@ -218,7 +218,7 @@ def open_queue(
 
 
 def _connect_queue(path: Path) -> SqliteStore:
-    """Open the file; raise StateError if it is busy, because its lock is held, so the other writer isn't a delivery."""
+    """Open the file; raise StateError if it is busy: this process has the lock, so the other writer is no delivery."""
     try:
         return open_database(path, SCHEMA)
     except BusyError as error:

@@ -161,8 +161,8 @@ def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
 def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recorded_upto: str = "") -> None:
     """Restore the queue from a snapshot, which replaces its content.
 
-    After a crash before end_restore(), call it again: the records from the snapshot up to the run
-    `recorded_upto` are applied in memory only.
+    After a crash before end_restore(), call it again: the outcomes in the records, up to the run
+    `recorded_upto`, are only in memory.
     """
     in_jobs: list[tuple[str, str]] = []
     # in one transaction: a queue with the snapshot's watermark but without its units would have nothing to do

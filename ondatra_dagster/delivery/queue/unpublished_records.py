@@ -81,7 +81,7 @@ WRITE_FILES = "update run set files = ? where run_id = ?"
 DELETE_RUN = "delete from run where run_id = ?"
 
 
-# damaged packs don't hide: each pack belongs to an open run and to one of three types
+# finds damaged packs: a pack must belong to an open run, and have one of three types
 COUNT_STRAY_PACKS = """
 select count(*) from settled
 where run_id not in (select run_id from run) or type not in (select value from json_each(?))
