@@ -1,11 +1,12 @@
-"""The rows to send so that the API gets from a key's base to its target. Pure: no clock, no file.
+"""The rows to send so that the API gets from a key's acknowledged rows to its desired rows. Pure: no clock, no file.
 
-For each delivery key we know its *base*, what the API last acknowledged, and its *target*, what the table has
-now. Folding, retries, replays, dead letters that come back and lost queues are all this one difference.
+For each delivery key the queue knows the *acknowledged* rows (its base: what the API last acknowledged) and the
+*desired* rows (its target: what the table has now). Coalesced changes, retries, replays, dead letters and
+restored queues all use this one difference.
 
-An *image* is a delivery key's rows at one moment: one row or none for a key that names rows, any number for a
-group. When a try got no answer nobody knows whether the API has the base or what was *tried*: then `tried` is
-an image too.
+A *row set* has a delivery key's rows at one moment: at most one row for a key that names rows, any number for a
+group. After an attempt without an answer it is unknown whether the API has the acknowledged rows or the rows of
+that attempt. Then `maybe_sent` is a row set too.
 """
 
 import enum
@@ -23,14 +24,14 @@ class StoredRow(NamedTuple):
 
 
 class SentRow(NamedTuple):
-    """One row as it is handed to push."""
+    """A row that is handed to push."""
 
     change_type: ChangeType
     row: StoredRow
 
     @property
     def result_key(self) -> str:
-        """The name under which push returns the row's status."""
+        """Return the key under which push returns the row's status."""
         return f"{self.row.rowid}:{self.change_type}"
 
 
@@ -39,7 +40,7 @@ NO_ROWS: RowSet = ()
 
 
 def dump_row_set(image: RowSet) -> str:
-    """The image as text, a line for each row. JSON has no line breaks of its own."""
+    """Return the row set as text, a line for each row; the JSON text of a row has no line breaks."""
     return "\n".join([f"{row.rowid} {row.layout_id} {row.payload}" for row in image])
 
 
@@ -55,46 +56,46 @@ def _load_row(line: str) -> StoredRow:
 
 
 class UnitKind(enum.Enum):
-    """What a delivery key stands for."""
+    """The kind of a unit: which rows one delivery key has."""
 
     ROW = "row"  # one row: inserted, updated as a pair of images, deleted
-    VERSION = "version"  # the same, being one of several that belong to a key: these go together
+    VERSION = "version"  # the same, but one of several versions of a key, which are sent together
     GROUP = "group"  # any number of rows, always replaced as a whole
-    MIRROR = "mirror"  # any number of rows, of which the API always gets the present ones and nothing else
+    MIRROR = "mirror"  # any number of rows; each attempt sends the present rows and nothing else
 
 
 class KeyState(NamedTuple):
-    """What is known of one delivery key."""
+    """The known state of one delivery key."""
 
     acknowledged: RowSet
     desired: RowSet
-    maybe_sent: RowSet | None = None  # None: the base is certain
+    maybe_sent: RowSet | None = None  # None: the acknowledged rows are certain
 
     @classmethod
     def load(cls, base: str, target: str, tried: str | None) -> Self:
-        """Return what a queue keeps of the key, from the texts of its images."""
+        """Return the key's state from the texts of its row sets."""
         return cls(load_row_set(base), load_row_set(target), None if tried is None else load_row_set(tried))
 
     def dump_maybe_sent(self) -> str | None:
         return None if self.maybe_sent is None else dump_row_set(self.maybe_sent)
 
     def if_delivered(self, shape: UnitKind) -> Self:
-        """Return what is known of the key once all that was sent is acknowledged."""
+        """Return the key's state after all sent rows are acknowledged."""
         return self._replace(acknowledged=NO_ROWS if shape is UnitKind.MIRROR else self.desired, maybe_sent=None)
 
     def if_unknown(self, sent: Sequence[SentRow], shape: UnitKind) -> "KeyState":
-        """Return what is known of the key when the rows may have been sent, and nobody knows what became of them."""
+        """Return the key's state if the rows may have been sent and their outcome is unknown."""
         return state_after(self, sent, {row.result_key: SendResult.UNANSWERED for row in sent}, shape)
 
     def count_rows(self, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
-        """Return how many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
+        """Return how many rows of a batch the key takes; 0: nothing must be sent. An empty mirror is a call, too."""
         return count_batch_rows(find_rows_to_send(self, shape, layouts), shape)
 
 
 def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
-    """The rows that lead from base to target, in their order of going out; none when these are the same.
+    """Return the rows that lead from the acknowledged to the desired rows, in sending order; none if both are the same.
 
-    A mirror's are those that are there now: of what the API has of it nothing is kept.
+    For a mirror these are the present rows, because the queue doesn't store its rows at the API.
     """
     is_certain = shape is not UnitKind.MIRROR and standing.maybe_sent is None
     if is_certain and has_same_rows(standing.acknowledged, standing.desired, layouts):
@@ -103,12 +104,12 @@ def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int,
 
 
 def count_batch_rows(sent: Sequence[SentRow], shape: UnitKind) -> int:
-    """The same, where it is known what is to be sent."""
+    """Return how many rows of a batch these sent rows take; an empty mirror takes one."""
     return max(len(sent), 1) if shape is UnitKind.MIRROR else len(sent)
 
 
 def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
-    """Whether both hold the same rows, in any order and under any rowids."""
+    """Return whether both have the same rows, in any order and with any rowids."""
     if len(left) != len(right):
         return False
     if {row.layout_id for row in (*left, *right)} <= {left[0].layout_id if left else 0}:
@@ -126,10 +127,10 @@ def _has_same_content(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]
 def _diff_row(standing: KeyState) -> list[SentRow]:
     base, target = standing.acknowledged, standing.desired
     if not target:
-        # what was tried is the newest that the API can have
+        # maybe_sent has the newest rows that the API can have
         return [SentRow(ChangeType.DELETE, row) for row in standing.maybe_sent or base]
     if standing.maybe_sent == NO_ROWS and base:
-        # nobody knows whether the delete came through, so it goes first again
+        # it is unknown whether the delete arrived, so it is sent first again
         return [SentRow(ChangeType.DELETE, base[0]), SentRow(ChangeType.INSERT, target[0])]
     if not base:
         return [SentRow(ChangeType.INSERT, target[0])]
@@ -140,7 +141,8 @@ def _diff_row(standing: KeyState) -> list[SentRow]:
 def _diff_group(standing: KeyState) -> list[SentRow]:
     gone = standing.acknowledged
     if standing.maybe_sent and (standing.acknowledged or not standing.desired):
-        # from nothing, an unanswered insert goes out as one again; else all that may be there goes first
+        # without acknowledged rows, an unanswered insert is repeated; else all rows that may be there are
+        # deleted first
         gone = tuple(dict.fromkeys((*standing.acknowledged, *standing.maybe_sent)))
     return [
         *(SentRow(ChangeType.DELETE, row) for row in gone),
@@ -155,20 +157,20 @@ _DIFFS: Mapping[UnitKind, Callable[[KeyState], list[SentRow]]] = {
 
 
 class SendResult(enum.Enum):
-    """What became of one sent row, as far as the base is concerned."""
+    """The outcome of one sent row, as far as it changes the acknowledged rows."""
 
     DELIVERED = "delivered"
-    REFUSED = "refused"  # the API has said no: it has what it had
-    FAILED = "failed"  # not taken, and that is certain
+    REFUSED = "refused"  # the API said no: it has what it had
+    FAILED = "failed"  # certainly not taken
     UNANSWERED = "unanswered"  # it may have been taken
 
 
 def state_after(
     standing: KeyState, sent: Sequence[SentRow], fates: Mapping[str, SendResult], shape: UnitKind
 ) -> KeyState:
-    """What is known of the key once each sent row has its fate (by result key); the target stays.
+    """Return the key's state after each sent row got its result (by result key); the desired rows stay.
 
-    `standing` is the key as it was when the rows were sent, its target what was sent.
+    `standing` is the key's state when the rows were sent; its desired rows are the rows that were sent.
     """
     fate = [(row, fates[row.result_key]) for row in sent]
     return _STATES_AFTER.get(shape, _row_state_after)(standing, fate)
@@ -181,34 +183,34 @@ def _row_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResul
     before = standing
     for row, what in fate:
         if row.change_type is ChangeType.UPDATE_PREIMAGE:
-            continue  # only tells push what was there before
+            continue  # it only shows push the old row
         image = NO_ROWS if row.change_type is ChangeType.DELETE else (row.row,)
         if what is SendResult.DELIVERED:
             standing = KeyState(image, standing.desired)
         elif what is SendResult.UNANSWERED:
             standing = standing._replace(maybe_sent=_maybe_sent_after(standing, image))
     if any(row.change_type is ChangeType.UPDATE_PREIMAGE and what in _RETRIED_RESULTS for row, what in fate):
-        # the pair goes out once more, also when its other half has arrived
+        # the pair is sent again, even if its other half has arrived
         return before._replace(maybe_sent=before.desired) if standing.acknowledged != before.acknowledged else standing
     return standing
 
 
 def _maybe_sent_after(standing: KeyState, tried: RowSet) -> RowSet:
-    """What the API may have beside the base after one more try without an answer."""
+    """Return the rows that the API may have instead of the acknowledged ones after one more unanswered attempt."""
     if not tried:
-        return standing.maybe_sent or NO_ROWS  # what went out before the delete may still be there
+        return standing.maybe_sent or NO_ROWS  # rows that were sent before the delete may still be there
     if standing.maybe_sent == NO_ROWS:
-        return NO_ROWS  # the delete before it is still open, and goes first again
+        return NO_ROWS  # the delete before it has no answer yet, and is sent first again
     return tried
 
 
 def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
     fates = {what for _, what in fate}
-    # beside inserts, deletes are context: they tell push what the group had before
+    # if there are inserts, deletes are context: they show push the group's old rows
     telling = ChangeType.INSERT if standing.desired else ChangeType.DELETE
     arrived = [row.row for row, what in fate if what is SendResult.DELIVERED and row.change_type is telling]
     if SendResult.UNANSWERED in fates or (SendResult.FAILED in fates and arrived):
-        # a part of it may be there, and of what was tried before: the whole goes out again
+        # some of these rows may be there, and some of earlier attempts: the whole group is sent again
         return standing._replace(maybe_sent=tuple(dict.fromkeys((*(standing.maybe_sent or ()), *standing.desired))))
     if not arrived or SendResult.FAILED in fates:
         return standing
@@ -218,6 +220,6 @@ def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendRes
 
 _STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {
     UnitKind.GROUP: _group_state_after,
-    # the next try sends all that is there then, whatever came of this one
+    # the next attempt sends the rows of that time, whatever the outcome of this one
     UnitKind.MIRROR: lambda standing, _: standing,
 }

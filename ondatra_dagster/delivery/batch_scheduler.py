@@ -1,7 +1,7 @@
 """The scheduling of batches: which are next, which are in flight, and the threads that push them.
 
-The circuit breaker lets batches through until the API is down or the run is to stop. Batches that a crashed
-process left frozen go first; rows that crash the process each time are rejected.
+The circuit breaker lets batches through until the API is down or the run must stop. Batches that a crashed
+process left frozen are sent first; rows that crash the process each time are rejected.
 """
 
 import collections
@@ -33,10 +33,10 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._may_continue = may_go_on
         self._allows_calls = True
-        self._outages_by_poll = {False: 0, True: 0}  # outages of batches, of polls, in the order of their ends
+        self._outages_by_poll = {False: 0, True: 0}  # consecutive outages of pushes and of polls
 
     def try_enter(self, then: Callable[[], None] = lambda: None) -> bool:
-        """Return whether one more batch may go; `then` is called before another thread can trip the switch."""
+        """Return whether one more batch may start; `then` is called before another thread can trip the switch."""
         with self._lock:
             self._allows_calls = self._allows_calls and interruption.received_signal() is None and self._may_continue()
             if self._allows_calls:
@@ -49,7 +49,7 @@ class CircuitBreaker:
 
     @property
     def is_api_down(self) -> bool:
-        """Return whether the API is taken to be down for this run."""
+        """Return whether the run treats the API as down."""
         return self.consecutive_outages >= OUTAGES_BEFORE_STOP
 
     @property
@@ -78,9 +78,9 @@ class InFlightBatch:
 
 
 class WorkerThreads:
-    """At most so many threads, each started when there is a batch for it.
+    """A pool of at most `count` threads, each started when there is a batch for it.
 
-    They don't keep the process from ending: the caller handles the batches that are left.
+    They don't keep the process alive: the caller handles the batches that are left.
     """
 
     def __init__(self, work: Callable[[InFlightBatch], None], count: int) -> None:
@@ -91,7 +91,7 @@ class WorkerThreads:
         self._returned: queue.SimpleQueue[InFlightBatch | None] = queue.SimpleQueue()  # None: wakes the waiter
 
     def submit(self, task: InFlightBatch) -> None:
-        """Add a batch, which the next free thread takes; the order is kept."""
+        """Submit a batch to the next free thread; the order is kept."""
         if len(self._threads) < self._count:
             thread = threading.Thread(target=self._run_tasks, name=f"push-{len(self._threads) + 1}", daemon=True)
             self._threads.append(thread)
@@ -99,9 +99,9 @@ class WorkerThreads:
         self._tasks.put(task)
 
     def wait_for_results(self, timeout_seconds: float | None = None) -> list[InFlightBatch]:
-        """Return the next batch that ends, and all that have ended by then, in that order.
+        """Return the next batch that ends, and all others that have ended by then, in that order.
 
-        None of them when time is up, or wake_waiter() was called.
+        Return none of them after the timeout or a call of wake_waiter().
         """
         returned = []
         with contextlib.suppress(queue.Empty):
@@ -111,7 +111,7 @@ class WorkerThreads:
         return [flight for flight in returned if flight]
 
     def wake_waiter(self) -> None:
-        """Let wait_for_results() return."""
+        """Make wait_for_results() return."""
         self._returned.put(None)
 
     def shut_down(self) -> None:
@@ -173,7 +173,7 @@ class BatchScheduler:
 
     @contextlib.contextmanager
     def remove_returned(self, flights: Sequence[InFlightBatch]) -> Iterator[None]:
-        """Take these out of flight; put them back when the body fails, for its transaction is rolled back."""
+        """Remove these batches from flight; put them back if the body fails, because its transaction is rolled back."""
         for flight in flights:
             del self.in_flight_batches[flight.batch.id]
         try:
@@ -187,7 +187,7 @@ class BatchScheduler:
         return self.open_jobs.pop_due_jobs() if self._may_poll() else ()
 
     def seconds_to_poll(self) -> float | None:
-        """Return when to poll a job while batches are in flight; None: not before one of them has returned."""
+        """Return the seconds to the next poll while batches are in flight; None: not before one of them returns."""
         return self.open_jobs.seconds_to_next() if self._may_poll() else None
 
     def _may_poll(self) -> bool:
@@ -199,20 +199,20 @@ class BatchScheduler:
         return self.circuit_breaker.try_enter() and self.open_jobs.wait_for_next()
 
     def is_claimed_in_run(self, batch: Batch) -> bool:
-        """Return whether it was claimed in this run."""
+        """Return whether the batch was claimed in this run."""
         return batch.number > self._last_restored_number
 
     def has_other_split(self, batch_key: str) -> bool:
-        """Return whether another part of the batch with this key waits for its turn."""
+        """Return whether another part of the batch with this key waits to be sent."""
         return any(batch.batch_key == batch_key for batch in self._restored_batches)
 
 
 def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: JournalPool) -> list[Batch]:
-    """Return the batches as they were; split one after its third crash, so that the unit at fault is alone."""
+    """Return the frozen batches; split one after its third crash, so that the failing unit is alone."""
     restored = []
     for batch in frozen:
         journal = journals.find_journal(batch.batch_key)
-        # a batch is claimed before its turn comes: only its journal tells whether push has seen it
+        # a batch is claimed before it is sent: only its journal shows whether push got it
         begun = journal.push_starts[batch.id] if journal else 0
         if not journal or begun <= batch.push_starts:
             restored.append(batch)
@@ -232,7 +232,7 @@ def has_crashed_too_often(batch: Batch) -> bool:
 
 
 def reject_crashing_rows(batch: Batch) -> PushResult:
-    """Return the rejection of a unit that alone crashed the process so often; push doesn't get it again."""
+    """Return the rejection of a unit that crashed the process alone too often; push doesn't get it again."""
     why = f"this row alone ended the process {batch.crash_count} times; mend the push function, then replay it"
-    # it may have been taken before the process ended
+    # the API may have taken the row before the process ended
     return PushResult(dict.fromkeys(batch.result_keys, RowOutcome(Verdict.REJECT, why)), unanswered_calls=1)

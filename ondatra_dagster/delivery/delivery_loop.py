@@ -1,11 +1,11 @@
-"""The delivery of one sync's batches, from claim to settle, until no batch is left to send.
+"""The delivery of one sync's batches, from claim to settlement, until no batch is left to send.
 
 Threads push the batches, at most `max_concurrent` at once. Only the calling thread uses the queue: in one
-transaction it settles all batches that came back and claims as many, while others are in flight. It claims
-some ahead, so that no thread waits for the disk. Batches that a crashed run left frozen go first.
+transaction it settles all returned batches and claims as many new ones, while others are in flight. It claims
+some ahead, so that no thread waits for the disk. Batches that a crashed run left frozen are sent first.
 
-Where push makes jobs of batches, an open job is a batch in flight: it is polled until it has ended, or until
-this run has waited long enough.
+If push makes jobs of batches, an open job is a batch in flight: it is polled until it has ended, or until this
+run has waited long enough.
 """
 
 import dataclasses
@@ -38,18 +38,19 @@ from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.response_journal import JournalPool
 from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 
-MAX_IDLE_SECONDS = 10.0  # without anything that came back
-# Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.
-# Fewer of large ones, as their rows are held in memory, and a crash keeps them from newer values.
+MAX_IDLE_SECONDS = 10.0  # without a returned batch
+# Batches that are claimed before a thread is free for them, or that wait for their commit: half of them share
+# one. If batches are large, fewer are claimed: their rows are in memory, and a crash keeps them from newer
+# values.
 MAX_BATCHES_AHEAD = 7
 MAX_ROWS_AHEAD = 2_000
 MISSING_POLL = "the push function has no poll() any more to ask about their job: the rows are sent anew"
-INTERRUPT_GRACE_SECONDS = 3.0  # that a batch on its way has to come back after Ctrl-C
+INTERRUPT_GRACE_SECONDS = 3.0  # for batches in flight to return after Ctrl-C
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySettings:
-    """The settings of a delivery: how batches are made and how often their rows are tried."""
+    """The settings of a delivery: how batches are made and how often their rows are sent."""
 
     run_id: str
     journal_path: Path
@@ -75,20 +76,20 @@ class DeliveryResult:
     """The result of a delivery."""
 
     batch_count: int = 0
-    is_outage: bool = False  # the API was given up on for this run
+    is_outage: bool = False  # the run gave up on the API
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryHooks:
-    """The functions that a delivery calls: its clock, and what its run does meanwhile."""
+    """The functions that a delivery calls: its clock, and the run's tasks in the meantime."""
 
     clock: Callable[[], float]
     on_settled: Callable[[Batch, SettledBatch], None]
     may_continue: Callable[[], bool] = lambda: True
     row_retry_seconds: Callable[[int], float] = row_retry_seconds
     sleep: Callable[[float], None] = interruption.sleep
-    on_idle: Callable[[], None] = lambda: None  # nothing came back for `idle_seconds()`
-    idle_seconds: Callable[[], float] = lambda: MAX_IDLE_SECONDS  # is called before each wait
+    on_idle: Callable[[], None] = lambda: None  # called when nothing returned for `idle_seconds()`
+    idle_seconds: Callable[[], float] = lambda: MAX_IDLE_SECONDS  # called before each wait
 
 
 @raise_gc_threshold()
@@ -101,9 +102,9 @@ def deliver(
     only_polls: bool = False,
     counter: UnitCounter | None = None,
 ) -> DeliveryResult:
-    """Send all that is pending; with `only_polls` none of it, but poll the jobs that are open.
+    """Send all pending units; with `only_polls` send none, but poll the open jobs.
 
-    `counter` counts the run's units; without one they are counted from now on.
+    `counter` counts the run's units; without it they are counted from now on.
     """
     frozen = load_batches(queue)
     jobs = OpenJobs(
@@ -128,7 +129,7 @@ def deliver(
 
 @dataclasses.dataclass(slots=True)
 class _DeliveryLoop:
-    """One run of deliver()."""
+    """The state of one run of deliver()."""
 
     queue: Queue
     push: BatchSink
@@ -166,29 +167,29 @@ class _DeliveryLoop:
             scheduler.circuit_breaker.stop()
             self.workers.shut_down()
             self.journals.close()
-            try:  # only a raise of their own push counts: a full disk, say, is no fault of the rows
+            try:  # only a batch whose push raised counts as crashed: a full disk isn't the fault of the rows
                 self._reset_push_starts(
                     flight for flight in scheduler.in_flight_batches.values() if not flight.is_in_push
                 )
             finally:
                 raise error
         except BaseException:
-            # a user who wants the process to end doesn't wait for an API; the journals have what came back
+            # after a user's interrupt, don't wait for the API; the journals have the responses so far
             scheduler.circuit_breaker.stop()
             self._reset_push_starts(scheduler.in_flight_batches.values())
             raise
         self.workers.shut_down()
         self.journals.close()
-        interruption.raise_if_interrupted()  # after a signal nothing was started, so not all of it was sent
-        # one batch of many that met one is only unlucky
+        interruption.raise_if_interrupted()  # after a signal no batch was started, so some weren't sent
+        # a single outage among many batches doesn't mean that the API is down
         breaker = scheduler.circuit_breaker
         self.result.is_outage = breaker.is_api_down or (breaker.consecutive_outages > 0 and not self.has_delivered)
         return self.result
 
     def _settle_after_interrupt(self, returned: Sequence[InFlightBatch]) -> None:
-        """Settle what comes back in the next seconds, too; the circuit breaker lets no other batch through."""
+        """Settle the batches that return in the next seconds, too; the circuit breaker lets no other batch start."""
         in_flight = self.scheduler.in_flight_batches
-        unsent = 0  # their push was to make another call
+        unsent = 0  # batches whose push stopped before another call
         give_up_at = time.monotonic() + INTERRUPT_GRACE_SECONDS
         while True:
             unsent += sum(flight.error is not None for flight in returned)
@@ -199,13 +200,13 @@ class _DeliveryLoop:
             returned = self.workers.wait_for_results(seconds)
 
     def _seconds_to_wait(self) -> float:
-        """Return how long to wait for a batch before the run does other things."""
+        """Return how long to wait for a batch before the run does other tasks."""
         to_poll = self.scheduler.seconds_to_poll()
         idle = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
         return idle if to_poll is None else min(to_poll, idle)
 
     def _start_batches(self, batches: Sequence[Batch]) -> None:
-        """Give them to the threads; by now their frozen rows are committed."""
+        """Hand the batches to the threads; their frozen rows are committed by now."""
         for batch in batches:
             journal = None if batch.job else self.journals.journal_for(batch.batch_key)
             flight = InFlightBatch(batch, journal)
@@ -213,7 +214,7 @@ class _DeliveryLoop:
             self.workers.submit(flight)
 
     def _push_or_poll(self, flight: InFlightBatch) -> None:
-        """Set the batch's result, in a thread; it stays None when the circuit breaker stopped the batch."""
+        """Set the batch's result, in a thread; it stays None if the circuit breaker stopped the batch."""
         batch, journal, breaker = flight.batch, flight.journal, self.scheduler.circuit_breaker
         flight.started_at = flight.ended_at = batch.job.submitted_at if batch.job else self.hooks.clock()
         if has_crashed_too_often(batch):
@@ -232,7 +233,7 @@ class _DeliveryLoop:
                 result = self.push(parcel, journal)
                 flight.is_in_push = False
                 if batch.is_split:
-                    # before it is settled: after a crash in between, the next part must not take its answers
+                    # before the settlement: after a crash in between, the next part must not get its responses
                     journal.record_settled()
             else:
                 result = None
@@ -245,9 +246,9 @@ class _DeliveryLoop:
             flight.result = result
 
     def _settle_returned(self, returned: Sequence[InFlightBatch]) -> None:
-        """Settle the batches that have come back, and start as many others.
+        """Settle the returned batches, and start as many others.
 
-        One commit for all: on a slow disk it costs more than all else that is done here.
+        All share one commit, because on a slow disk a commit takes longer than everything else here.
         """
         landed = [flight for flight in returned if not flight.error]
         ended: list[tuple[Batch, SettledBatch]] = []
@@ -266,11 +267,11 @@ class _DeliveryLoop:
             self.scheduler.open_jobs.extend_wait()
             self.hooks.on_settled(batch, settled)
         for flight in returned:
-            if flight.error:  # only now: the others that came back are settled
+            if flight.error:  # only now: the other returned batches are settled
                 raise flight.error
 
     def _settle_or_requeue(self, flight: InFlightBatch) -> SettledBatch | None:
-        """Return what became of the batch's rows; None when they stay in the queue as they are."""
+        """Settle the batch and return its outcomes; return None when its rows stay in the queue."""
         if flight.result is None:
             self._release_unsent(flight.batch)
             return None
@@ -283,7 +284,7 @@ class _DeliveryLoop:
         return None
 
     def _requeue_open_job(self, flight: InFlightBatch, result: PushResult) -> Batch | None:
-        """Return the batch as an open job; None when that has timed out."""
+        """Store the batch as an open job and return it; return None when the job has timed out."""
         jobs, batch = self.scheduler.open_jobs, flight.batch
         if batch.job is None:
             jobs.extend_wait()

@@ -1,6 +1,6 @@
-"""The call of finalize(), once nothing of a sync waits any more; until then it is pending.
+"""The call of finalize(), once no unit of a sync waits; until then it is pending.
 
-Its sums are in the queue's file; the transaction that settles rows adds them.
+Its sums are in the queue's file; the transaction that settles rows adds to them.
 """
 
 import uuid
@@ -21,19 +21,19 @@ class PendingFinalize(NamedTuple):
     """The arguments of the next call of finalize()."""
 
     succeeded: int
-    failed: int  # rejected, or tried too often
-    journal_key: str  # of the journal of its call: another one after each failure
+    failed: int  # rejected, or failed too often
+    journal_key: str  # of the journal of its call: a new one after each failure
 
 
 def schedule_finalize(queue: Queue, settled: SettledBatch) -> None:
-    """Make a call of finalize() pending, after a batch has ended; the caller has the transaction."""
+    """Add a settled batch to the pending call of finalize(); the caller has the transaction."""
     counts = settled.counts
     succeeded, failed = counts[UnitOutcome.SUCCEEDED].total(), counts[UnitOutcome.REJECTED].total()
     add_finalize_counts(queue, succeeded=succeeded, failed=failed)
 
 
 def add_finalize_counts(queue: Queue, *, succeeded: int, failed: int) -> None:
-    """Add so many units that have ended; the caller has the transaction."""
+    """Add units that have ended to the pending call's sums; the caller has the transaction."""
     before = load_pending_finalize(queue) or PendingFinalize(0, 0, _new_journal_key())
     succeeded, failed = before.succeeded + succeeded, before.failed + failed
     _store_pending_finalize(queue, before._replace(succeeded=succeeded, failed=failed))
@@ -49,7 +49,7 @@ def _store_pending_finalize(queue: Queue, pending: PendingFinalize | None) -> No
 
 
 def renew_pending_finalize(queue: Queue, *, journal: Path) -> None:
-    """Give the pending call of a lost queue a journal key of its own, unless its journal is left."""
+    """Give the pending call of a lost queue a new journal key, unless its journal still exists."""
     pending = load_pending_finalize(queue)
     path = _journal_path(journal)
     if pending and not (path.exists() and read_batch_key(path) == pending.journal_key):
@@ -65,7 +65,7 @@ def _new_journal_key() -> str:
 
 
 def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None:
-    """Call finalize() when it is pending. Return why it failed, and stays pending; None otherwise."""
+    """Call finalize() if it is pending. Return why it failed and stays pending; None otherwise."""
     pending = load_pending_finalize(queue)
     if pending is None:
         return None
@@ -74,7 +74,7 @@ def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None
     try:
         push.finalize(pending.succeeded, pending.failed, columns=columns, journal=calls)
     except PushContractError as error:
-        # the next try makes its calls again: the answers of this one don't count for them
+        # the next attempt makes its calls again: the responses of this one don't count for them
         _store_pending_finalize(queue, pending._replace(journal_key=_new_journal_key()))
         calls.discard()
         return str(error)
@@ -84,6 +84,6 @@ def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None
 
 
 def clear_pending_finalize(queue: Queue) -> None:
-    """Drop the pending call: the file has no finalize() any more."""
+    """Delete the pending call, because the file has no finalize() any more."""
     if load_pending_finalize(queue):
         _store_pending_finalize(queue, None)

@@ -1,7 +1,7 @@
 """The garbage collector's threshold, which is raised during delivery.
 
 Rows are many small objects that live for a moment and make no cycles. With Python's own threshold, every few
-hundred of them start a collection, which goes through Dagster's modules too while each thread waits.
+hundred of them start a collection. A collection also scans Dagster's modules, and each thread waits for it.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ GC_THRESHOLD = 100_000  # new objects before a collection; Python's own threshol
 
 @contextlib.contextmanager
 def raise_gc_threshold() -> Iterator[None]:
-    """Raise the threshold for the body; one that the user has set higher, or has switched off, stays."""
+    """Raise the threshold for the body, unless the user has set it higher or switched the collector off."""
     usual = gc.get_threshold()
     if 0 < usual[0] < GC_THRESHOLD:
         gc.set_threshold(GC_THRESHOLD, *usual[1:])

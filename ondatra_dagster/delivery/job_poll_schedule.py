@@ -7,12 +7,12 @@ from ondatra_dagster.delivery.queue.claimed_batches import Batch, Job
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.future_time_correction import corrected_time
 
-MAX_WAIT_FOR_NEWS_SECONDS = 120.0  # a run doesn't wait longer for its next piece of news
-MAX_TOTAL_WAIT_SECONDS = 900.0  # nor in all, however often there is some: others want its place
+MAX_WAIT_FOR_NEWS_SECONDS = 120.0  # the longest wait of a run until another job is submitted or ends
+MAX_TOTAL_WAIT_SECONDS = 900.0  # the longest wait of a run in total: other runs need its place
 
 
 class OpenJobs:
-    """Batches that are jobs, between two polls."""
+    """The batches that are jobs, between two polls."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class OpenJobs:
         return len(self._batches)
 
     def extend_wait(self) -> None:
-        """Start the time to wait again, after a job was submitted or has ended."""
+        """Restart the time that the run waits, after a job was submitted or has ended."""
         self._wait_until = self._clock() + MAX_WAIT_FOR_NEWS_SECONDS
 
     def add_job(self, batch: Batch) -> None:
@@ -57,7 +57,7 @@ class OpenJobs:
         return now >= _submitted_at(job, now) + self._timeout_seconds
 
     def pop_due_jobs(self) -> Sequence[Batch]:
-        """Return and remove the jobs to be polled now."""
+        """Return the jobs to be polled now, and remove them."""
         now = self._clock()
         due = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_time(now) <= now]
         for batch in due:
@@ -65,13 +65,13 @@ class OpenJobs:
         return due
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until one is to be polled; None when there is none."""
+        """Return the seconds until the next poll; None when there is no job."""
         now = self._clock()
         times = [batch.job.next_poll_time(now) for batch in self._batches.values() if batch.job]
         return max(min(times) - now, 0.0) if times else None
 
     def wait_for_next(self) -> bool:
-        """Wait until one is to be polled; return False when this run doesn't wait that long."""
+        """Wait until a job must be polled; return False when this run doesn't wait that long."""
         seconds = self.seconds_to_next()
         if seconds is None or self._clock() + seconds > self._wait_until:
             return False
@@ -87,6 +87,6 @@ def _submitted_at(job: Job, now: float) -> float:
 
 
 def unanswered_job_result(batch: Batch, why: str) -> PushResult:
-    """Return the result of a job that nobody asks about any more: its rows are sent again when they are due."""
-    # it may be done all the same, some time
+    """Return the result of a job that isn't polled any more: its rows are sent again when they are due."""
+    # the job may still succeed later
     return PushResult(dict.fromkeys(batch.result_keys, RowOutcome.implicit_error(why)), calls=1, unanswered_calls=1)

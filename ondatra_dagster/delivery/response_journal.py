@@ -1,10 +1,11 @@
-"""The journal of a frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
+"""The journal of a frozen batch: it stores each HTTP response, so that a crash doesn't send its call again.
 
-A line is one write to an append-only file, which outlives the process without an fsync. A crash amid a write
-leaves a torn last line, which counts for nothing; nor does a line whose checksum, its last word, shows that
-it is damaged, with all that follow it. A re-run of the same batch makes the same calls in the same
-order: each is answered from here as far as the journal goes. A call that was under way has no line: it is
-sent again under the same idempotency key.
+A line is one write to an append-only file, which survives the process without an fsync. The last word of a line
+is its checksum. A crash during a write leaves a torn last line, which is ignored. A damaged line is ignored
+too, with all lines after it.
+
+A re-run of the same batch makes the same calls in the same order. The journal answers them as far as it goes. A
+call that was under way has no line: it is sent again with the same idempotency key.
 
 When the machine itself goes down, lines may be lost: then a call is sent twice, never left out.
 """
@@ -28,14 +29,14 @@ _PUSH_START = "begun"
 
 
 class CallKey(NamedTuple):
-    """One call's place in the journal: the n-th with this request."""
+    """The place of one call in the journal: it is the n-th with this request."""
 
-    digest: str  # a digest: neither addresses nor bodies are kept
+    digest: str  # a digest: the journal has no addresses and no bodies
     occurrence: int
 
 
 class ResponseJournal:
-    """The answers of one batch, and then of the next. One thread at a time uses it."""
+    """The responses of one batch, and then of the next. One thread at a time uses it."""
 
     def __init__(self, path: Path | None, batch_key: str) -> None:
         self._path = path
@@ -46,30 +47,30 @@ class ResponseJournal:
 
     def _reset(self, batch_key: str) -> None:
         self.batch_key = batch_key
-        # how often push was given a batch, by its id: parts of a batch share a journal
+        # how often push got a batch, by the batch's id: parts of a split batch share a journal
         self.push_starts: Counter[int] = Counter()
-        self.is_rerun = False  # a call without an answer may have been sent by the process that died
+        self.is_rerun = False  # True: the process that crashed may have sent a call that has no response here
         self._responses: dict[CallKey, HttpResponse] = {}
         self._failures: Counter[CallKey] = Counter()
-        self._settled_counts: Counter[str] = Counter()  # calls of parts of the batch that have ended
+        self._settled_counts: Counter[str] = Counter()  # calls of the settled parts of the batch
         self._call_counts: Counter[str] = Counter()
 
     @classmethod
     def open(cls, path: Path, batch_key: str) -> Self:
-        """Open the journal of the batch with this key; what another batch left at `path` is dropped at once."""
+        """Open the journal of the batch with this key; delete what another batch left at `path`."""
         with explain_file_errors(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return cls(path, batch_key)
 
     @classmethod
     def in_memory(cls, batch_key: str) -> Self:
-        """Return a journal that ends with the process, for calls of no batch."""
+        """Return a journal in memory only, for calls outside of any batch."""
         return cls(None, batch_key)
 
     def begin_batch(self, batch_key: str, batch: int) -> None:
-        """Note that push gets the batch of this id; drop the answers of another batch.
+        """Record that push gets the batch with this id; delete the responses of another batch.
 
-        The file stays open: one that is closed after it was emptied is written out there and then by ext4.
+        The file stays open: ext4 writes a file to the disk at once if it is closed after it was emptied.
         """
         if batch_key == self.batch_key:
             self.push_starts[batch] += 1
@@ -84,11 +85,11 @@ class ResponseJournal:
 
     @property
     def response_count(self) -> int:
-        """Return how many calls of the batch have their answer."""
+        """Return how many calls of the batch have a response."""
         return len(self._responses)
 
     def restart_calls(self) -> None:
-        """Count the calls again from the part of the batch that isn't settled."""
+        """Restart the count of calls after the settled parts of the batch."""
         self._call_counts = self._settled_counts.copy()
 
     def next_call_key(self, request: str) -> CallKey:
@@ -98,7 +99,7 @@ class ResponseJournal:
         return call_key
 
     def find_response(self, call_key: CallKey) -> HttpResponse | None:
-        """Return the call's answer from before the crash; None when there is none."""
+        """Return the call's response from before the crash; None when there is none."""
         return self._responses.get(call_key)
 
     def idempotency_key(self, call_key: CallKey) -> str:
@@ -107,18 +108,18 @@ class ResponseJournal:
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
     def record_failure(self, call_key: CallKey) -> None:
-        """Record that the server answered with a failure, and the call will be retried."""
+        """Record that the server's answer was a failure, and that the call will be retried."""
         self._failures[call_key] += 1
         self._write([call_key.digest, call_key.occurrence])
 
     def record_response(self, call_key: CallKey, answered: HttpResponse) -> None:
-        """Record the final answer of a call."""
+        """Record the final response of a call."""
         self._responses[call_key] = answered
         fields = (answered.status_code, answered.text, answered.headers, answered.is_refused, answered.is_uncertain)
         self._write([call_key.digest, call_key.occurrence, *fields])
 
     def record_settled(self) -> None:
-        """Record that the rows of the calls since the last time are settled: they won't be made again."""
+        """Record that the rows of all calls since the last time are settled: these calls won't be made again."""
         new = self._call_counts - self._settled_counts
         self._settled_counts = self._call_counts.copy()
         if new:
@@ -153,7 +154,7 @@ class ResponseJournal:
                 text = text[os.write(self._file, text) :]
 
     def _load(self, path: Path) -> int:
-        """Load what an earlier process wrote; return how many bytes of it are intact."""
+        """Load what an earlier process wrote; return how many bytes are intact."""
         if not path.exists():
             return 0
         content = path.read_bytes()
@@ -187,7 +188,7 @@ def _encode_line(fields: list[object]) -> bytes:
 
 
 def _decode_lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
-    """Each whole line with the offset of its end, up to the first that isn't as it was written."""
+    """Yield each intact line with the offset of its end, up to the first damaged line."""
     end = 0
     for line in content.splitlines(keepends=True):
         end += len(line)
@@ -206,12 +207,12 @@ def read_batch_key(path: Path) -> str | None:
 
 
 def digest_request(method: str, url: str, body: bytes) -> str:
-    """Return a digest that tells one request of a batch from another."""
+    """Return a digest that distinguishes the requests of a batch."""
     return hashlib.blake2b(b"\n".join((method.encode(), url.encode(), body)), digest_size=12).hexdigest()
 
 
 class JournalPool:
-    """The files `path`, `path`-1, `path`-2 …, as many as there are batches on their way at once."""
+    """The files `path`, `path`-1, `path`-2 …, as many as there are batches in flight."""
 
     def __init__(self, path: Path, batch_keys: Collection[str]) -> None:
         self._path = path
@@ -241,7 +242,7 @@ class JournalPool:
         self._unused_journals.append(self._by_batch_key.pop(batch_key))
 
     def close(self) -> None:
-        """Delete the unused journals, as answers hold people's data; keep those of unsettled batches."""
+        """Delete the unused journals, because responses contain personal data; keep those of unsettled batches."""
         for journal in self._by_batch_key.values():
             journal.close()
         for journal in self._unused_journals:

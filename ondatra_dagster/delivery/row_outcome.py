@@ -6,16 +6,16 @@ from typing import Self, TypeAlias
 
 from ondatra_dagster.count_time_and_size_format import format_count
 
-ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
+ResultKey: TypeAlias = str  # "rowid:change_type": the key under which push() returns a row's status
 
 
-NO_ROW_KEY: ResultKey = ""  # in place of one in a batch without rows: a mirror of nothing
+NO_ROW_KEY: ResultKey = ""  # the key of the only outcome in a batch without rows: an empty mirror
 
 
-MAX_MESSAGE_LENGTH = 2_000  # characters of a message: it is kept with each row of its batch
+MAX_MESSAGE_LENGTH = 2_000  # characters of a message, which is stored with each row of its batch
 
 
-_MAX_STATUS_LENGTH = 200  # characters of a status that isn't one
+_MAX_STATUS_LENGTH = 200  # characters of an invalid status
 
 
 _STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
@@ -27,7 +27,7 @@ def _shorten_status(status: object) -> str:
 
 
 def truncate_message(message: str) -> str:
-    """The message as it is kept; secrets have to be masked before: a part of one isn't found any more."""
+    """Return the message, cut for storage. Mask secrets before that: a part of a secret isn't found."""
     if len(message) <= MAX_MESSAGE_LENGTH:
         return message
     return f"{message[:MAX_MESSAGE_LENGTH]}… (cut: it has {len(message):,} characters)"
@@ -36,8 +36,8 @@ def truncate_message(message: str) -> str:
 class Verdict(enum.StrEnum):
     OK = "ok"  # delivered: leaves the queue
     WARN = "warn"  # delivered, worth a log line
-    ERROR = "error"  # try again later
-    REJECT = "reject"  # never again: dead letter
+    ERROR = "error"  # retried later
+    REJECT = "reject"  # not retried: a dead letter
 
 
 _DELIVERED_VERDICTS = (Verdict.OK, Verdict.WARN)
@@ -45,11 +45,11 @@ _DELIVERED_VERDICTS = (Verdict.OK, Verdict.WARN)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """A row's verdict and why."""
+    """A row's verdict and its reason."""
 
     verdict: Verdict
     message: str = ""
-    is_from_push: bool = True  # push() itself gave the row this verdict; else it is ours
+    is_from_push: bool = True  # push() itself gave the row this verdict; else the engine did
 
     @property
     def is_delivered(self) -> bool:
@@ -57,7 +57,7 @@ class RowOutcome:
 
     @classmethod
     def parse_status(cls, status: object) -> Self:
-        """An outcome, whatever push() answered: what isn't a status is an error to retry, and says so."""
+        """Return the outcome for a status from push(); an invalid status is an error, which is retried."""
         word, _, message = str(status).partition(":")
         try:
             return cls(Verdict(word.strip()), truncate_message(message.strip()))
@@ -68,14 +68,14 @@ class RowOutcome:
 
     @classmethod
     def for_missing_status(cls, key: ResultKey) -> Self:
-        """Return the outcome of a row that push() said nothing of."""
+        """Return the outcome of a row for which push() returned no status."""
         return cls.implicit_error(f"push() returned no status for {key!r}; it should return {_STATUSES}")
 
     @classmethod
     def for_unknown_keys(cls, unknown_count: int, unknown: str, example: ResultKey) -> Self:
-        """Return the outcome of rows without a status, where push() returned other keys: one message for all.
+        """Return the outcome of rows without a status, if push() returned unknown keys: one message for all.
 
-        It shows how the keys are wrong by an `unknown` one, and by `example` how one of the batch looks.
+        The message shows an `unknown` key, and as `example` a key of the batch.
         """
         more = f" and {format_count(unknown_count - 1, 'more key')}" if unknown_count > 1 else ""
         are_no_rows = "are no rows" if unknown_count > 1 else "is no row"
@@ -86,8 +86,8 @@ class RowOutcome:
 
     @classmethod
     def implicit_error(cls, message: str) -> Self:
-        """An error that push() didn't declare."""
+        """Return an error that push() didn't declare."""
         return cls(Verdict.ERROR, message, is_from_push=False)
 
 
-DELIVERED_OUTCOME = RowOutcome(Verdict.OK)  # what nearly every row's is
+DELIVERED_OUTCOME = RowOutcome(Verdict.OK)  # the outcome of nearly every row

@@ -16,17 +16,17 @@ from ondatra_dagster.row_changes import Column, normalize_key_type
 
 
 def is_named_by_key(kind: Kind, shape: UnitKind) -> bool:
-    """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
+    """Return whether a unit's name is the key's value; else it is the rowid, or the unit is the whole table."""
     return kind.delivers_by_key or (shape is UnitKind.MIRROR and kind.needs_key)
 
 
 class UnitFormat(NamedTuple):
-    """What decides how the units of a queue are named and shaped."""
+    """The settings that decide how the units of a queue are named and shaped."""
 
     kind: str
     key: tuple[str, ...]
     batch_size: int
-    key_types: tuple[str, ...] = ()  # how values of the key's columns are written; none: nobody has looked
+    key_types: tuple[str, ...] = ()  # how values of the key's columns are written; empty: unknown
 
     @classmethod
     def load(cls, text: str) -> Self:
@@ -34,7 +34,7 @@ class UnitFormat(NamedTuple):
         return cls(kind, tuple(key), batch_size, *map(tuple, spelled))
 
     def with_key_types(self, columns: Iterable[Column]) -> Self:
-        """The same of a table with these columns."""
+        """Return this format with the key types of these columns."""
         types = {column.name.casefold(): column.type for column in columns}
         return self._replace(key_types=tuple(normalize_key_type(types.get(name, "")) for name in self._folded_key))
 
@@ -43,7 +43,7 @@ class UnitFormat(NamedTuple):
 
     @property
     def unit_kind(self) -> UnitKind:
-        """What a unit of the queue is."""
+        """Return the kind of the queue's units."""
         kind = KINDS[self.kind]
         if self.batch_size == WHOLE_TABLE_SIZE:
             return UnitKind.MIRROR
@@ -53,32 +53,32 @@ class UnitFormat(NamedTuple):
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether new rows take the place of old ones, whose deletes go first."""
+        """Return whether new rows replace old ones, whose deletes are sent first."""
         return KINDS[self.kind].replaces_rows and self.unit_kind is not UnitKind.MIRROR
 
     @property
     def is_whole_table(self) -> bool:
-        """Whether there is one unit, the content of the table."""
+        """Return whether the only unit is the content of the whole table."""
         return self.unit_kind is UnitKind.MIRROR and not KINDS[self.kind].needs_key
 
     @property
     def has_many_rows(self) -> bool:
-        """Whether a unit is all rows of a key: whoever sees a few of them doesn't see the unit."""
+        """Return whether a unit has all rows of a key, so that a few of them don't show the whole unit."""
         return self.unit_kind in (UnitKind.GROUP, UnitKind.MIRROR) and not self.is_whole_table
 
     def has_same_names(self, other: Self) -> bool:
-        """Whether both have the same name for what a unit is of."""
+        """Return whether both formats name a unit in the same way."""
         return self._name_columns == other._name_columns and not (
             self._name_columns and self._has_different_key_types(other)
         )
 
     def has_same_units(self, other: Self) -> bool:
-        """Whether a unit of either is one of both."""
+        """Return whether both formats have the same units."""
         (_, key) = self._unit_identity
         return self._unit_identity == other._unit_identity and not (key and self._has_different_key_types(other))
 
     def describe_difference(self, other: Self) -> str:
-        """What of it makes other units of it than the other's are."""
+        """Return which settings make its units differ from those of the other format."""
         told = {
             f"kind {self.kind}": self.kind != other.kind,
             f"the key {', '.join(self.key)}": self._has_different_key(other),
@@ -98,7 +98,7 @@ class UnitFormat(NamedTuple):
 
     @property
     def _name_columns(self) -> Sequence[str]:
-        """The columns whose values name a unit; none where it is the rowid, or there is one unit."""
+        """Return the columns whose values name a unit; none if the rowid names it, or there is only one unit."""
         return self._folded_key if is_named_by_key(KINDS[self.kind], self.unit_kind) else ()
 
     @property
@@ -107,14 +107,14 @@ class UnitFormat(NamedTuple):
 
     @property
     def _unit_identity(self) -> tuple[UnitKind, Sequence[str]]:
-        # a version is named by its rowid, and goes out with those of its key
+        # a version is named by its rowid, and sent with the other versions of its key
         return self.unit_kind, self._folded_key if self.unit_kind is UnitKind.VERSION else self._name_columns
 
 
 def open_queue_for(
     form: UnitFormat, path: Path, *, lock: Path | None = None
 ) -> contextlib.AbstractContextManager[Queue]:
-    """The queue at `path`, to be written; BusyError when another process does."""
+    """Open the queue at `path` for writing; raise BusyError when another process writes to it."""
     return open_queue(
         path, shape=form.unit_kind, replaces_rows=form.replaces_rows, is_whole_table=form.is_whole_table, lock=lock
     )
@@ -125,13 +125,13 @@ KEY_NAMES_SINCE = "named_since"  # the run after which the records name keys as 
 
 
 def read_unit_format(queue: Queue) -> UnitFormat | None:
-    """What its units were made as; None: there never was one."""
+    """Return the format of the queue's units; None: none was ever stored."""
     text = queue.read_meta(UNIT_FORMAT)
     return UnitFormat.load(text) if text else None
 
 
 def write_unit_format(queue: Queue, form: UnitFormat, *, named_since: str) -> None:
-    """Make units of this form from now on; the caller has the transaction, and no unit of another is left."""
+    """Store the format of all units from now on, in the caller's transaction; no unit of another format may be left."""
     known = read_unit_format(queue)
     if known and not known.has_same_units(form):
         delete_content_sizes(queue)  # they count other units

@@ -13,7 +13,7 @@ from ondatra_dagster.errors import SettingsError
 from ondatra_dagster.project.settings.read_settings_and_defaults import VARIABLE_REFERENCE, AlertSettings
 
 TIMEOUT_SECONDS = 10.0
-MAX_ANSWER_LENGTH = 200  # letters of what the receiver says
+MAX_ANSWER_LENGTH = 200  # characters of the receiver's answer
 
 
 class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
@@ -36,7 +36,7 @@ class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
         self._api = ApiClient(config, secrets=secrets)
 
     def send_alert(self, alert_id: str, body: str) -> str | None:
-        """Send an alert, with its id as Idempotency-Key; return why the receiver refused it, None if it didn't."""
+        """Send an alert, with its id as Idempotency-Key; return why the receiver refused it, else None."""
         call = HttpCall(method="POST", url=self._address, json=body, headers={"idempotency-key": alert_id})
         answer = self._api.begin_calls(ResponseJournal.in_memory(alert_id)).send_call(call)
         if answer.is_success:

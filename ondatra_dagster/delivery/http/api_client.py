@@ -1,7 +1,7 @@
-"""The HTTP client of one API: it sends what push() asks for, retries where that helps, and never raises into it.
+"""The HTTP client of one API: it sends the requests of push(), retries where that helps, and never raises into push().
 
-A call's way: prepared (request_builder), answered from the journal if it was before a crash, else sent, at most
-`retry` times more; its last answer is journalled and counted.
+A call is prepared by request_builder. If it was answered before a crash, the journal answers it; else it is
+sent, and retried at most `retry` times. Its last answer is journalled and counted.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ _UNAUTHORIZED = 401
 _IDEMPOTENCY_KEY_METHODS = frozenset({"POST", "PATCH"})
 
 
-_MAX_REASON_LENGTH = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
+_MAX_REASON_LENGTH = 1_000  # characters of a reason, which is cut after it was masked: a part of a secret isn't found
 
 
 _TIMEOUTS = ("connect", "read", "write", "pool")
@@ -52,17 +52,17 @@ _TIMEOUTS = ("connect", "read", "write", "pool")
 
 @dataclasses.dataclass(slots=True)
 class CallCounts:
-    """What became of the calls of one batch; answers from the journal count as they did the first time."""
+    """The results of the calls of one batch; answers from the journal count as they did the first time."""
 
     calls: int = 0
-    unanswered_calls: int = 0  # without success, and at some try without an answer: may have been done all the same
-    outage_calls: int = 0  # ended in no answer, 408, 429 or 5xx
-    is_answered: bool = False  # at some try: an API may have stored that answer by its idempotency key
+    unanswered_calls: int = 0  # without success, and with an unanswered attempt, which may have taken effect
+    outage_calls: int = 0  # ended with no answer, 408, 429 or 5xx
+    is_answered: bool = False  # at some attempt: an API may have stored that answer by its idempotency key
     last_status: int | None = None  # of the newest call; 0: no answer
 
     @property
     def is_outage(self) -> bool:
-        """The API is down, as far as this batch could see."""
+        """Return whether the API is down, as far as this batch shows."""
         return 0 < self.calls == self.outage_calls
 
     def count_response(self, answer: HttpResponse) -> None:
@@ -77,7 +77,7 @@ class SyncStoppedError(Exception):
 
 
 class RetryClock(NamedTuple):
-    """The time and the chance that decide when a request is retried."""
+    """The clock and the random numbers that decide when a request is retried."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = interruption.sleep
@@ -85,7 +85,7 @@ class RetryClock(NamedTuple):
 
 
 class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
-    """The API of one sink, its connections kept open. Threads may share it, each by its own begin_calls()."""
+    """The API of one sink, with its open connections. Threads may share it; each uses its own begin_calls()."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         self._transport = transport or DeadlineTransport(connections=MAX_API_CONNECTIONS)
         self._is_closed = False
         self._retry_clock = retry_clock
-        self.token_source: TokenSource | None = None  # None: the credentials are as they are
+        self.token_source: TokenSource | None = None  # None: the credentials are fixed
         if isinstance(config.auth, OAuth2):
             self.token_source = TokenSource(
                 config.auth,
@@ -121,13 +121,13 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             )
 
     def begin_calls(self, journal: ResponseJournal | None = None) -> "BatchCalls":
-        """The calls of one batch, or of one go at it."""
+        """Return the calls of one batch, or of one attempt at it."""
         journal = journal or ResponseJournal.in_memory(uuid.uuid4().hex)
         journal.restart_calls()
         return BatchCalls(self, journal)
 
     def close(self) -> None:
-        """End all connections, also those on which another thread waits for an answer."""
+        """Close all connections, also those on which another thread waits for an answer."""
         self._is_closed = True
         self._transport.close()
 
@@ -135,11 +135,11 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         self.close()
 
     def secret_value(self, name: str) -> str:
-        """The value of a variable that the config names."""
+        """Return the value of a variable that the config names."""
         return self._secrets[name]
 
     def send_request(self, prepared: PreparedRequest) -> HttpResponse:
-        """One try, in its turn; none after Ctrl-C."""
+        """Send the request once, when the rate limit allows it; after Ctrl-C, raise instead."""
         interruption.raise_if_interrupted()
         if self._rate_limit is None or not prepared.is_to_base_url:
             return self._send_now(prepared)
@@ -147,7 +147,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             return self._send_now(prepared, connecting)
 
     def _send_now(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
-        """Try once; SyncStoppedError when the sync was stopped: then there is no answer to go on from."""
+        """Send the request once; raise SyncStoppedError if the sync was stopped: such a call has no answer to use."""
         if self._is_closed:
             raise SyncStoppedError
         request = httpx.Request(
@@ -173,7 +173,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         response = self._transport.handle_request(request)
         headers = dict(response.headers.items())
         try:
-            # not iter_raw(), which refuses the answers of a MockTransport: they are read already
+            # not iter_raw(), which refuses the answers of a MockTransport: these are read already
             chunks = cast("httpx.SyncByteStream", response.stream)
             text = read_response_text(chunks, headers, check_time=check_deadline)
             return HttpResponse(response.status_code, text, headers)
@@ -183,7 +183,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             response.close()
 
     def unsent_response(self, why: Exception, *, is_refused: bool) -> HttpResponse:
-        """The answer to what isn't sent: we refuse it, or there is no token, for which the rows aren't to blame."""
+        """Return the response for an unsent request: it is refused, or there is no token (not the rows' fault)."""
         text = self._mask_reason(f"not sent: {why}")
         return HttpResponse(NO_RESPONSE, text, is_refused=is_refused, is_unsent=not is_refused)
 
@@ -191,7 +191,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         return self.redactor.redact(why)[:_MAX_REASON_LENGTH]
 
     def _send_token_request(self, question: TokenRequest) -> HttpResponse:
-        """What a token server answers, in the end."""
+        """Request a token, with retries; return the last answer."""
         try:
             prepared = self.builder.build_form_request(*question)
         except RequestRefusedError as error:
@@ -204,7 +204,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         return answer
 
     def wait_before_retry(self, answer: HttpResponse, tries: int) -> None:
-        """Wait until the next try makes sense."""
+        """Wait until the next attempt makes sense."""
         self._retry_clock.sleep(
             request_retry_seconds(
                 tries,
@@ -227,8 +227,8 @@ class BatchCalls:
         self.secret_value = api.secret_value
 
     def send_call(self, call: HttpCall) -> HttpResponse:
-        """Return the final answer; whatever goes wrong is in it."""
-        self.call_counts.calls += 1  # first: of one that is cut off nobody knows what became of it
+        """Return the final answer, which also reports whatever goes wrong."""
+        self.call_counts.calls += 1  # first: the outcome of an interrupted call is unknown
         try:
             prepared = self._api.builder.build_request(call)
         except RequestRefusedError as error:
@@ -246,17 +246,17 @@ class BatchCalls:
 
     def _record_response(self, call_key: CallKey, answer: HttpResponse) -> None:
         if answer.status_code == _UNAUTHORIZED:
-            # nothing was done; after a crash the credentials may be others
+            # nothing was done, and after a crash the credentials may be different
             self._journal.record_failure(call_key)
         elif answer.status_code != NO_RESPONSE:
-            # just as push() gets it now: what is masked is another answer
+            # unmasked, as push() gets it now: a masked answer is a different one
             self._journal.record_response(call_key, answer)
 
     def _send_with_retries(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
         uncertain = self._journal.is_rerun
         for tries in itertools.count(1):
             answer = self._send_with_token(prepared, call_key)
-            # no answer at all, or one that couldn't be taken, leaves open what became of the try
+            # no answer, or an unreadable one, leaves the outcome of the attempt unknown
             uncertain = uncertain or (answer.status_for_push == NO_RESPONSE and not answer.is_unsent)
             can_retry = answer.is_retryable and not (answer.is_refused or answer.is_unsent)
             if not can_retry or tries > self._api.config.retry:
@@ -267,7 +267,7 @@ class BatchCalls:
         return dataclasses.replace(answer, is_uncertain=True) if uncertain and not answer.is_success else answer
 
     def _send_with_token(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        """One request; when its token is refused, one more with a new one."""
+        """Send one request; if its token is refused, send one more with a new token."""
         tokens = self._api.token_source if prepared.is_to_base_url else None
         if tokens is None:
             return self._send_once(prepared, call_key)
@@ -301,6 +301,6 @@ def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> d
         names = ", ".join(missing)
         raise SettingsError(f"{config.file} needs {names}; set it in .env or the environment")
     for name, value in values.items():
-        if any("\ud800" <= letter <= "\udfff" for letter in value or ""):  # bytes of the environment
+        if any("\ud800" <= letter <= "\udfff" for letter in value or ""):  # bytes of the environment that aren't UTF-8
             raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it anew")
     return {name: value for name, value in values.items() if value}

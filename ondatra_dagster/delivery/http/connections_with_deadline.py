@@ -1,7 +1,8 @@
 """The transport of HTTP requests: a connection pool that keeps one deadline for a whole answer.
 
-httpx limits each single read, so a server that drips a byte a second is waited for without end. Here every
-read and write gets what is left until the deadline, the TLS handshake and the headers included.
+By itself httpx limits each single read, so it waits without end for a server that sends a byte a second. Here
+every read and write gets the time that is left until the deadline. The deadline includes the TLS handshake and
+the headers.
 """
 
 import contextlib
@@ -20,18 +21,18 @@ import httpx
 _WRITE_BYTES = 65_536
 
 
-# it logs the headers of each answer, and an API may give back in them what it was sent
+# httpcore logs the headers of each answer, in which an API may return what it was sent
 logging.getLogger("httpcore").setLevel(logging.INFO)
 
 
-ConnectHook = Callable[[], contextlib.AbstractContextManager[None]]  # is entered while a connection is made
+ConnectHook = Callable[[], contextlib.AbstractContextManager[None]]  # entered while a connection is made
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 _connect_hook: ContextVar[ConnectHook] = ContextVar("connecting", default=contextlib.nullcontext)
 
 
 @contextlib.contextmanager
 def limit_response_time(seconds: float, connecting: ConnectHook = contextlib.nullcontext) -> Iterator[None]:
-    """What is sent and received inside has to be over after so many seconds."""
+    """Set a deadline, in so many seconds, for all that the body sends and receives."""
     deadline, hook = _deadline.set(time.monotonic() + seconds), _connect_hook.set(connecting)
     try:
         yield
@@ -41,7 +42,7 @@ def limit_response_time(seconds: float, connecting: ConnectHook = contextlib.nul
 
 
 def check_deadline() -> None:
-    """Raise ReadTimeout when the answer should have been there by now."""
+    """Raise ReadTimeout after the deadline."""
     if time.monotonic() > _deadline.get():
         raise httpx.ReadTimeout("timed out")
 
@@ -54,7 +55,7 @@ def _remaining_seconds(timeout: float | None, late: type[Exception]) -> float:
 
 
 class _DeadlineStream(httpcore.NetworkStream):
-    """A connection. What is written waits for the next read: a head and its body in one packet."""
+    """A connection. It sends written data with the next read, so that a head and its body share a packet."""
 
     def __init__(self, stream: httpcore.NetworkStream, streams: "weakref.WeakSet[_DeadlineStream]") -> None:
         self._stream = stream
@@ -63,13 +64,13 @@ class _DeadlineStream(httpcore.NetworkStream):
         streams.add(self)
 
     def shut_down(self) -> None:
-        """Wake the thread that reads or writes: to be closed by another one isn't enough for that."""
-        with contextlib.suppress(OSError):  # it isn't connected any more
-            # not the method of a TLS socket, which takes its state away from the thread that reads
+        """Wake the thread that reads or writes: another thread's close doesn't wake it."""
+        with contextlib.suppress(OSError):  # the connection was lost already
+            # not the method of a TLS socket, which removes the state that the reading thread needs
             socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        # a server may have answered, and hung up, before it took the whole request
+        # a server may have answered and closed the connection before it read the whole request
         with contextlib.suppress(httpcore.WriteError):
             self._send(timeout)
         return self._stream.read(max_bytes, _remaining_seconds(timeout, httpcore.ReadTimeout))
@@ -81,7 +82,7 @@ class _DeadlineStream(httpcore.NetworkStream):
 
     def _send(self, timeout: float | None) -> None:
         buffer, self._unsent_bytes = self._unsent_bytes, b""
-        # in pieces: the timeout of one large write starts anew whenever the server takes a little
+        # in chunks: the timeout of one large write restarts whenever the server reads a little
         for start in range(0, len(buffer), _WRITE_BYTES):
             piece = buffer[start : start + _WRITE_BYTES]
             self._stream.write(piece, _remaining_seconds(timeout, httpcore.WriteTimeout))
@@ -120,12 +121,12 @@ class _DeadlineNetwork(httpcore.SyncBackend):
 
 
 class DeadlineTransport(httpx.HTTPTransport):
-    """httpx's own transport over a network that looks at the clock."""
+    """The transport of httpx, over a network that keeps the deadline."""
 
     def __init__(self, *, connections: int) -> None:
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         super().__init__(limits=limits)
-        # the pool takes a network of one's own, but httpx has no argument to hand it on
+        # the pool accepts another network, but httpx has no argument for it
         self._network = _DeadlineNetwork()
         self._pool._network_backend = self._network  # noqa: SLF001
 

@@ -25,13 +25,14 @@ _BACKSLASH_ESCAPE = (
 )
 _ENTITY = rf"&#[0-9]{{1,9}};|&#[xX]{_HEX}{{1,8}};|&[A-Za-z][A-Za-z0-9]{{1,31}};"
 ESCAPE = re.compile(f"{_PERCENT_ESCAPE}|{_BACKSLASH_ESCAPE}|{_ENTITY}")
-# where "+" is a space; where lines are broken, in base64 and PEM, it doesn't matter which of them are left
+# White space, and "+", which may be a space. Secrets and texts are compared without them, so it doesn't matter
+# where base64 and PEM break lines.
 BLANKS = re.compile(r"[\s+]+")
 _CONTROL_LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class DecodedText:
-    """A text, and the text that it was decoded from."""
+    """A decoded text, with the text that it was decoded from."""
 
     def __init__(self, text: str, source: "DecodedText | None" = None, escapes: re.Pattern[str] = ESCAPE):
         self.text = text
@@ -47,11 +48,11 @@ class DecodedText:
         return DecodedText(BLANKS.sub("", self.text), self, BLANKS)
 
     def source_span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the source that was decoded to this one, which isn't empty."""
+        """Return the span of the source that was decoded to this one; neither is empty."""
         return self._source_offset(start), self._source_offset(end - 1, is_end=True)
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the original text that was decoded to this one, which isn't empty."""
+        """Return the span of the original text that was decoded to this one; neither is empty."""
         place = self
         while place._source is not None:
             start, end = place.source_span(start, end)
@@ -62,13 +63,13 @@ class DecodedText:
         """Return the start of the letter in the source, or its end: an escape is masked as a whole."""
         places, origins = self._offsets
         index = bisect.bisect_right(places, at) - 1
-        if index % 2:  # an escape; what is between two of them was copied
+        if index % 2:  # an escape; the text between two escapes was copied
             return origins[index + is_end]
         return origins[index] + at - places[index] + is_end
 
     @functools.cached_property
     def _offsets(self) -> "tuple[array[int], array[int]]":
-        """The starts of copied texts and escapes, in turn, here and in the source."""
+        """Return the starts of copied texts and escapes, in turn, here and in the source."""
         places, origins = array("q", [0]), array("q", [0])
         letters: Callable[[re.Match[str]], str] = _decode_match if self._escapes is ESCAPE else lambda _: ""
         place = copied = 0
@@ -89,7 +90,7 @@ def decode_escapes(text: str) -> str:
 
 
 def _decode_match(found: re.Match[str]) -> str:
-    """Return what an escape stands for; the escape itself where it stands for nothing."""
+    """Return the character that an escape encodes, or the escape itself if it encodes none."""
     return _decode_escape(found[0])
 
 

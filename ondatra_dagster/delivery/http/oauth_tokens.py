@@ -1,4 +1,4 @@
-"""The OAuth tokens of a sink: how they are requested, renewed and kept in a file for other processes."""
+"""The OAuth tokens of a sink: they are requested, renewed, and stored in a file for other processes."""
 
 import base64
 import contextlib
@@ -22,9 +22,9 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import open_lock
 from ondatra_dagster.storage.private_files import open_private_file
 
-EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: it has to be good for as long as a request takes
+EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: it must be valid for the time that a request takes
 EXPIRY_MARGIN_SECONDS = 60.0
-_TOKEN = re.compile(r"[\x21-\x7e]+")  # what can stand in a header
+_TOKEN = re.compile(r"[\x21-\x7e]+")  # the characters that a header allows
 
 
 class NoTokenError(Exception):
@@ -32,15 +32,15 @@ class NoTokenError(Exception):
 
     def __init__(self, why: str, *, is_passing: bool = False) -> None:
         super().__init__(why)
-        self.is_temporary = is_passing  # the server may give one later
+        self.is_temporary = is_passing  # the server may give a token later
 
 
 class OAuthTokens(NamedTuple):
-    """The tokens that a token server gave."""
+    """The tokens from a token server."""
 
     access: str
-    expires_at: float | None = None  # by the clock of the wall, less what is spared; None: it didn't say
-    refresh: str | None = None  # to be used the next time
+    expires_at: float | None = None  # by the wall clock, less a margin; None: unknown
+    refresh: str | None = None  # for the next request
     asked_at: float = 0.0  # by the same clock
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class OAuthTokens(NamedTuple):
 
 
 class TokenRequest(NamedTuple):
-    """A form that is posted to a token server. It holds secrets."""
+    """A form that is posted to a token server. It contains secrets."""
 
     url: str
     form: Mapping[str, str]
@@ -64,7 +64,7 @@ class TokenRequest(NamedTuple):
 
 
 def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh: str | None) -> TokenRequest:
-    """Return the request for a token, with the refresh token where there is one."""
+    """Return the request for a token, with the refresh token if there is one."""
 
     def said(value: TextOrVariable) -> str:
         return secret(value) if isinstance(value, Variable) else value
@@ -79,7 +79,7 @@ def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh
     client_id = said(auth.client_id)
     client_secret = secret(auth.client_secret) if auth.client_secret else None
     if auth.client_auth == "basic" and client_secret:
-        # each is quoted as in a form, so that a colon in the id stays one of the id
+        # both are quoted as in a form, so that a colon in the id stays part of the id
         pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
         return TokenRequest(auth.token_url, form, {"authorization": f"Basic {base64.b64encode(pair).decode()}"})
     form["client_id"] = client_id
@@ -111,7 +111,7 @@ def _token_refusal(answer: HttpResponse) -> NoTokenError:
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
-    """Return the JSON object that the text is; an empty one for all else, such as numbers without an end."""
+    """Return the JSON object that the text is; an empty one for any other text, such as an infinite number."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -120,11 +120,11 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _renewal_time(expires_in: object, now: float) -> float | None:
-    """Return when to ask for the next token; None: use this one until it is refused."""
+    """Return when to request the next token; None: use this one until it is refused."""
     if isinstance(expires_in, bool) or not isinstance(expires_in, int | float | str):
         return None
     try:
-        seconds = float(expires_in)  # some servers write them as a text
+        seconds = float(expires_in)  # some servers send a text
     except (ValueError, OverflowError):
         return None
     if not 0 < seconds < math.inf:
@@ -133,7 +133,7 @@ def _renewal_time(expires_in: object, now: float) -> float | None:
 
 
 class TokenFile:
-    """The newest tokens that grew out of one refresh token. One process at a time asks for new ones."""
+    """The file of the newest tokens from one refresh token. One process at a time requests new ones."""
 
     def __init__(self, folder: Path, *grown_from: str) -> None:
         name = hashlib.blake2b("\n".join(grown_from).encode(), digest_size=16).hexdigest()
@@ -141,7 +141,7 @@ class TokenFile:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from asking: a server may take a second use of a refresh token for a theft."""
+        """Keep other processes from requests: a server may treat a second use of a refresh token as a theft."""
         path = self._path.with_suffix(".lock")
         with explain_file_errors(path):
             lock = open_lock(path)
@@ -152,7 +152,7 @@ class TokenFile:
             os.close(lock)
 
     def load_tokens(self) -> OAuthTokens | None:
-        """Return the tokens that were kept last; None when there are none, or they can't be read."""
+        """Return the tokens that were stored last; None when there are none, or they can't be read."""
         try:
             with explain_file_errors(self._path), contextlib.suppress(FileNotFoundError):
                 return OAuthTokens(**orjson.loads(self._path.read_bytes()))
@@ -161,7 +161,7 @@ class TokenFile:
         return None
 
     def store_tokens(self, tokens: OAuthTokens) -> None:
-        """Keep the tokens before they are used, by an atomic write."""
+        """Store the tokens before they are used, by an atomic write."""
         new = self._path.with_suffix(".new")
         with explain_file_errors(self._path):
             new.unlink(missing_ok=True)
@@ -212,7 +212,7 @@ class TokenSource:
             return self._tokens.access
 
     def replace_token(self, refused: str) -> str:
-        """Return another token; the first of the threads with a refused one renews it for all."""
+        """Return another token; the first thread with a refused one renews it for all."""
         with self._lock:
             if self._tokens is None or self._tokens.access == refused:
                 return self._renew_tokens(refused).access
@@ -240,7 +240,7 @@ class TokenSource:
         try:
             tokens = parse_token_response(answer, now=self._clock())
         except NoTokenError as error:
-            raise self._record_failure(error) from None  # what it was read from may hold secrets
+            raise self._record_failure(error) from None  # the original error may show secrets
         self._store_tokens(tokens)
         return tokens
 
@@ -252,7 +252,7 @@ class TokenSource:
         self._refresh_token = tokens.refresh or self._refresh_token
 
     def _record_failure(self, error: NoTokenError) -> NoTokenError:
-        """Pause the requests for a while; after a refusal for the rest of the run."""
+        """Pause the token requests, after a refusal for the rest of the run; return the error to raise."""
         why = f"no token from {self._auth.token_url}: {error}"
         if not error.is_temporary:
             credentials = (self._auth.client_id, self._auth.client_secret, self._auth.refresh_token)

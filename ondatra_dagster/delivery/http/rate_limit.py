@@ -1,9 +1,9 @@
-"""A limit on requests, kept over all syncs, threads and runs that share a base_url.
+"""A limit on requests, shared by all syncs, threads and runs with the same base_url.
 
-The times of the newest sends are kept, not a bucket of permits: a full bucket lets twice the limit through in
-one window. A turn is taken before the request goes out, and lasts while it may be on its way: the server
-counts when it arrives, which may be later. To connect may take seconds, when a packet was lost: that time is
-noted by itself. A process that dies has used up its turn and no more.
+The times of the newest requests are stored, not a bucket of permits: a full bucket allows twice the limit in
+one window. A request takes its turn before it is sent. The turn lasts while the request may be under way,
+because the server counts it when it arrives. After a lost packet a connection may take seconds, so that time is
+recorded separately. A process that crashes has used up its turn and no more.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ RATES_SCHEMA = SqliteSchema(
     if_damaged="move it away: rate limits count from the next request on",
 )
 SELECT_NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
-# when the last of all sends up to that number has arrived: a later turn may well arrive sooner
+# when the last of all requests up to that number has arrived: a later turn may arrive sooner
 SELECT_ARRIVAL = """
 select max(arrived_by) from (
     select arrived_by from send where base_url = :base_url and number <= :number and taken_at >= (
@@ -63,21 +63,21 @@ SET_ARRIVAL = "update send set arrived_by = :arrived_by where base_url = :base_u
 LOWER_ARRIVAL = """
 update send set arrived_by = min(arrived_by, :now) where base_url = :base_url and number = :number
 """
-# two for each that is added, so that a turn costs the same however many there were
+# two for each that is added, so that a turn costs the same however many rows there were
 DELETE_OLD = """
 delete from send where base_url = :base_url and taken_at < :now - :longest and number in (
     select number from send where base_url = :base_url order by number limit 2
 )
 """
 DELETE_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
-TRANSIT_SECONDS = 1.0  # a request over an open connection takes less, on a busy machine too
-CONNECTING_SECONDS = 10.0  # three packets lost in a row; after a kill they are waited for
+TRANSIT_SECONDS = 1.0  # a request over an open connection takes less, also on a busy machine
+CONNECTING_SECONDS = 10.0  # three lost packets in a row; after a kill the others wait this long
 WAIT_MARGIN_SECONDS = 0.001
-RETENTION_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
+RETENTION_SECONDS = 3600.0  # requests are stored at least this long, for limits that users change
 
 
 class RateLimit:
-    """The turns of one base_url. Several threads may wait in it."""
+    """The turns of one base_url. Several threads may wait for one."""
 
     def __init__(
         self,
@@ -99,18 +99,18 @@ class RateLimit:
             self._lock_file = open_lock(lock)
         with self._locked():
             self._store: SqliteStore = open_database(path, RATES_SCHEMA, used_by_threads=True)
-            # send times that a power cut takes along are no loss
+            # it does no harm if a power cut deletes send times
             self._store.execute("pragma synchronous = normal")
 
     @classmethod
     def from_config(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
-        """All limits that files of `lib` set for the sink's base_url; None without one: nothing is opened."""
+        """Return the rate limit for the sink's base_url, from all files of `lib`; open nothing if there is none."""
         limits = tuple(read_limits(config.base_url, lib)) if config.base_url else ()
         return cls(path, config.base_url, limits) if config.base_url and limits else None
 
     @contextlib.contextmanager
     def wait_for_turn(self) -> Iterator[ConnectHook]:
-        """Wait until one more request may go out, which is sent and answered inside."""
+        """Wait until one more request may be sent; the body sends it and reads its answer."""
         number, wait_seconds = self._try_turn()
         while wait_seconds > 0:
             self._sleep(wait_seconds)
@@ -122,7 +122,7 @@ class RateLimit:
 
     @contextlib.contextmanager
     def _extend_while_connecting(self, number: int) -> Iterator[None]:
-        """What is sent in that turn can't arrive before this is over."""
+        """Delay the arrival time of a turn while its connection is made: its request can't arrive before that."""
         self._update_send(SET_ARRIVAL, number, arrived_by=self._clock() + CONNECTING_SECONDS)
         try:
             yield
@@ -134,13 +134,13 @@ class RateLimit:
             self._store.execute(statement, self._parameters(number=number, **times))
 
     def close(self) -> None:
-        with self._locked():  # a thread that nobody waits for any more may be in the middle of its turn
+        with self._locked():  # an abandoned thread may be in the middle of its turn
             self._store.close()
         os.close(self._lock_file)
         self._lock_file = -1  # the number may soon be another file's
 
     def _try_turn(self) -> tuple[int, float]:
-        """The number of the turn, and zero when it is taken; else in how many seconds to ask again."""
+        """Return the number of the turn, and zero when it is taken; else the seconds until the next attempt."""
         with self._locked(), self._store.write_transaction():
             now = self._clock()
             number = self._last_number(now) + 1
@@ -154,7 +154,7 @@ class RateLimit:
         for number, taken_at in self._store.fetch_rows(SELECT_NEWEST, self._parameters()):
             if taken_at <= now + TRANSIT_SECONDS:
                 return int(number)
-            # the clock was set back: what is still to come can't be waited for
+            # the clock was set back: times in the future can't be waited for
             self._store.execute(DELETE_FUTURE, self._parameters(now=now))
             return self._last_number(now)
         return 0
@@ -174,8 +174,8 @@ class RateLimit:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        # SQLite before 3.51.3 can spoil a file when two connections write and checkpoint it at one instant,
-        # and its own waiting sleeps: so one thread of one process at a time comes near it
+        # SQLite before 3.51.3 can damage a file when two connections write and checkpoint it at the same
+        # moment, and it waits by sleeping. So one thread of one process at a time uses the file.
         with self._thread_lock:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
@@ -185,10 +185,10 @@ class RateLimit:
 
 
 def read_limits(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
-    """The limits of all sinks that call this base_url: the API counts what arrives, whoever sent it."""
+    """Yield the limits of all sinks with this base_url, because the API counts the requests of all of them."""
     for file in sorted(lib.glob("*.star")):
         text = file.read_text(encoding="utf-8-sig", errors="replace")
-        if "rate_limit" not in text:  # most have none, and reading one costs a millisecond
+        if "rate_limit" not in text:  # most files have none, and parsing one costs a millisecond
             continue
         config, _ = parse_api_text(text, file.name)
         if config and config.rate_limit and _normalize_url(config.base_url or "") == _normalize_url(base_url):

@@ -1,8 +1,8 @@
-"""The masking of secrets: every text on its way to a log, a message, a record or a page goes through here.
+"""The masking of secrets: every text for a log, a message, a record or a page goes through it.
 
-By value, not by name: a secret is found wherever it is, quoted up to four times, with lines broken or joined,
-in base64, in hex, and with its end cut off. The page on reliability lists what isn't found. Texts are searched
-with their escapes decoded (escape_decoding), so that no spelling of a secret has any.
+Secrets are found by value, not by name: anywhere, quoted up to four times, with broken or joined lines, in
+base64, in hex, and with the end cut off. The docs page on reliability lists the secrets that aren't found.
+Texts are searched with their escapes decoded (escape_decoding), so the spellings of a secret need no escapes.
 """
 
 import base64
@@ -16,9 +16,9 @@ from urllib.parse import quote, quote_plus
 from ondatra_dagster.delivery.http.escape_decoding import BLANKS, DecodedText, decode_escapes
 
 MIN_SECRET_LENGTH = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
-MIN_PREFIX_LENGTH = 8  # of a secret that is cut off, and of what is searched without its blanks
+MIN_PREFIX_LENGTH = 8  # for a secret that is cut off, and for texts that are searched without blanks
 MAX_QUOTING_DEPTH = 4  # how often a text may be quoted
-# texts of a JSON secret that name things and give access to nothing: error messages need them
+# texts of a JSON secret that name things and give no access: error messages need them
 PUBLIC_FIELDS = frozenset(
     {
         *("type", "project_id", "quota_project_id", "client_email", "universe_domain", "region", "location"),
@@ -36,17 +36,17 @@ _AUTHORIZATION = re.compile(r"(?i)(?:Bearer|Basic|Token|ApiKey|Api-Key|Key) +(?=
 
 
 class SecretEncoding(NamedTuple):
-    """A text that gives a secret away."""
+    """A text that reveals a secret."""
 
     text: str
-    search_prefix: str  # its shortest beginning that does
-    word_length: int = 0  # the length of the ordinary word that it begins with: alone, that gives nothing away
+    search_prefix: str  # its shortest beginning that reveals the secret
+    word_length: int = 0  # the length of the ordinary word at its beginning, which alone reveals nothing
     blanks_before: int = 0  # plus signs and spaces that the secret has before this text
     blanks_after: int = 0
 
 
 def find_secrets(value: str) -> Iterator[str]:
-    """Yield the value, and the secrets within: a JSON document's texts, a header's without its scheme."""
+    """Yield the value and the secrets in it: a JSON document's texts, a header's value without its scheme."""
     for secret in {value, value.strip(), value.strip().rstrip("=")}:
         if len(secret) >= MIN_SECRET_LENGTH:
             yield secret
@@ -57,7 +57,7 @@ def find_secrets(value: str) -> Iterator[str]:
 
 
 def list_encodings(secret: str) -> Iterator[SecretEncoding]:
-    """Yield the spellings of a secret, without blanks where it is long enough."""
+    """Yield the spellings of a secret, without blanks if it is long enough."""
     public = secret[: _public_length(secret)]
     for text, beginning in _plain_forms(secret, public):
         yield _plain_encoding(text, beginning)
@@ -90,7 +90,7 @@ def _blankless_encoding(text: str, least: int, word: int = 0) -> SecretEncoding:
 
 
 def _plain_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
-    """Yield the secret and what it is once decoded: an address decodes a secret's own escapes, too."""
+    """Yield the secret and its decoded forms: a program that decodes an address decodes a secret's own escapes, too."""
     yield secret, public
     for quoted in ("'", '"'):
         if quoted in secret:  # in CSV, SQL and YAML
@@ -109,7 +109,7 @@ def _decode_as_latin_1(text: str) -> str:
 
 
 def _encoded_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
-    """Yield what may be in base64 or hex: the secret, also in JSON or quoted."""
+    """Yield the forms of the secret that may be in base64 or hex: plain, in JSON, or quoted."""
     forms = {secret: public}
     encoders: tuple[Callable[[str], str], ...] = (
         lambda text: json.dumps(text)[1:-1],
@@ -127,10 +127,10 @@ def _encode_utf8_json(text: str) -> str:
 
 
 def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
-    """Yield how the secret looks inside of the base64 of something longer, at each of its three offsets.
+    """Yield the spellings of the secret in the base64 of a longer text, at each of its three offsets.
 
-    Basic credentials are such: the base64 of user:password. The characters at its ends, which stand for its
-    neighbours too, are left out.
+    Basic credentials are an example: the base64 of user:password. The characters at the ends also encode the
+    neighbours, so they are left out.
     """
     for offset in range(3):
         padded = bytes(offset) + secret
@@ -143,7 +143,7 @@ def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
 
 
 def _public_length(secret: str) -> int:
-    """Return how much of the beginning is the same in other secrets: a scheme, a PEM head, a JSON opening."""
+    """Return the length of the beginning that other secrets share: a scheme, a PEM head, a JSON opening."""
     if opening := _JSON_OPENING.match(secret):
         first = next(_json_texts(secret), None)
         place = secret.find(_encode_utf8_json(first)[:MIN_PREFIX_LENGTH]) if first else -1
@@ -183,7 +183,7 @@ def _is_secret(text: str, field: str) -> bool:
 
 
 MASK = "***"
-# after what is left of a secret: an escape that is cut off, too, and then the text's end, dots or a quote
+# after the rest of a secret: an escape, perhaps cut off too, and then the text's end, dots or a quote
 _TRUNCATION = re.compile(
     r"(?:%[0-9A-Fa-f]?|\\[uUx]?[0-9A-Fa-f]{0,7}|&[#A-Za-z0-9]{0,31}|\ufffd)?"
     r"""(?:\s*(?:\Z|…|\.\.\.)|["'`”\r\n])"""
@@ -191,7 +191,7 @@ _TRUNCATION = re.compile(
 
 
 class Redactor:
-    """Knows the secrets of one sync. Threads may share it."""
+    """The masking of the secrets of one sync. Threads may share it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
@@ -204,7 +204,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def add_secret(self, secret: str) -> None:
-        """Mask this value from now on, also without the line end that a file had after it."""
+        """Mask this value from now on, also without the line end that it had in a file."""
         new = set(find_secrets(secret)) - self._secrets
         if not new:
             return
@@ -246,7 +246,7 @@ def _find_whole(text: str, wanted: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_truncated(squeezed: DecodedText, layer: DecodedText, secret: SecretEncoding) -> Iterator[tuple[int, int]]:
-    """Yield where in the layer a secret is: whole, more than half of it, or cut off."""
+    """Yield the spans of the layer that have a secret: whole, more than half of it, or cut off."""
     found = squeezed.text.find(secret.search_prefix)
     while found >= 0:
         length = _common_length(squeezed.text, found, secret)
@@ -268,7 +268,7 @@ def _extend_to_edges(text: str, start: int, end: int, secret: SecretEncoding) ->
 
 
 def _common_length(text: str, start: int, secret: SecretEncoding) -> int:
-    """Return how many characters of the secret are in the text from there on; the seed is."""
+    """Return how many characters of the secret are in the text at `start`; its search_prefix is there."""
     if text.startswith(secret.text, start):
         return len(secret.text)
     least, most = len(secret.search_prefix), len(secret.text) - 1

@@ -1,7 +1,7 @@
-"""A builder of requests from what a push function asks for: address, body, headers and credentials.
+"""A builder of requests from a push function's calls: address, body, headers and credentials.
 
-Credentials go to base_url's host only, no other host is called unless allow_hosts names it, and no path can
-climb out of what the sink's author wrote, whatever a row's value holds. api_client sends the requests.
+Credentials are sent to base_url's host only. No other host is called unless allow_hosts names it. No path can
+leave the base that the sink's author wrote, whatever value a row has. api_client sends the requests.
 """
 
 import base64
@@ -28,20 +28,20 @@ from ondatra_dagster.delivery.push.push_config import (
 from ondatra_dagster.delivery.response_journal import digest_request
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-# a name that was quoted twice is unquoted as often as servers may do it
+# servers may unquote a path more than once
 _UNQUOTE_ROUNDS = 4
-# what some servers cut off a segment before they look at it
+# the part that some servers cut off a segment before they read it
 _SEGMENT_TAIL = re.compile(r"[;?#\x00].*", re.DOTALL)
-# a character as IIS wrote it, and one below 128 in more bytes of UTF-8 than it needs
+# a character in the spelling of IIS, and an ASCII character in more bytes of UTF-8 than it needs
 _IIS_ESCAPE = re.compile(r"%u([0-9a-f]{4})", re.IGNORECASE)
 _OVERLONG_ESCAPE = re.compile(r"%(?:c|e0%8|f0%80%8|f8%80%80%8|fc%80%80%80%8)([01])%([0-9a-f]{2})", re.IGNORECASE)
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|\\")
-# what Windows makes slashes of, next to the full-width ones that NFKC knows
+# characters that Windows turns into slashes, in addition to the full-width ones that NFKC knows
 _SLASHES = str.maketrans("\u2044\u2215\u2216", "//\\")
 
 
 class UrlOrigin(NamedTuple):
-    """The place that an address names."""
+    """The origin of an address: scheme, host and port."""
 
     scheme: str
     host: str
@@ -53,19 +53,19 @@ class UrlOrigin(NamedTuple):
 
 
 def is_absolute_url(url: str) -> bool:
-    """Whether the address names a host of its own."""
+    """Return whether the address names a host."""
     return bool(_ABSOLUTE_URL.match(url))
 
 
 def join_url(base_url: str, path: str) -> str:
-    """The address below base_url; base_url's own path stays in front."""
+    """Return the address below base_url; base_url's own path stays in front."""
     if path.startswith("?") or not path:
         return base_url + path
     return f"{base_url.rstrip('/')}/{path.lstrip('/')}"
 
 
 def has_dot_segments(url: str) -> bool:
-    """Return whether a part of the path is `.` or `..`, plain or in any spelling that a server may undo."""
+    """Return whether a segment of the path is `.` or `..`, plain or in any spelling that a server may undo."""
     path = url.split("?", 1)[0].split("#", 1)[0]
     for _ in range(_UNQUOTE_ROUNDS):
         path = unicodedata.normalize("NFKC", path).translate(_SLASHES)
@@ -79,7 +79,7 @@ def has_dot_segments(url: str) -> bool:
 
 
 def _strip_tail(segment: str) -> str:
-    """Return what a careless server looks at: nothing invisible, and nothing from a delimiter on."""
+    """Return what a careless server reads: without invisible characters, and only up to a delimiter."""
     return "".join(filter(str.isprintable, _SEGMENT_TAIL.sub("", segment))).replace(" ", "")
 
 
@@ -88,7 +88,7 @@ def _decode_overlong(found: re.Match[str]) -> str:
 
 
 def is_allowed_host(origin: UrlOrigin, allow_hosts: Collection[str]) -> bool:
-    """Whether allow_hosts names the place: `host` on the usual port, or `host:port`."""
+    """Return whether allow_hosts names the origin: `host` on the default port, or `host:port`."""
     if f"{origin.host}:{origin.port}" in allow_hosts:
         return True
     return origin.port == DEFAULT_PORTS.get(origin.scheme) and origin.host in allow_hosts
@@ -98,23 +98,23 @@ Headers = dict[bytes, bytes]
 
 URL_CACHE_SIZE = 256
 
-# only what response_status_and_body_decoding unpacks itself, under its own limit
+# only the encoding that response_status_and_body_decoding decompresses itself, with its own limit
 _DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
 _HEADER_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# control characters but the tab, and the line ends of Unicode: some servers split lines at these too
+# control characters except the tab, and the line ends of Unicode: some servers split lines at these too
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_TIMEOUT_SECONDS = 86_400
-# what frames the message is the client's business: a wrong one would smuggle a second request
+# the client sets the headers that frame the message: a wrong one would smuggle a second request
 _CLIENT_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
 
 
 class RequestRefusedError(Exception):
-    """The request can't or mustn't be sent; nothing has gone out."""
+    """An error of a request that can't or mustn't be sent; nothing was sent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HttpCall:
-    """A request as a push function asks for it."""
+    """A request from a push function."""
 
     method: str
     url: str
@@ -127,24 +127,24 @@ class HttpCall:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRequest:
-    """A request ready to go."""
+    """A request that is ready to be sent."""
 
     method: str
-    # no credentials into a repr
+    # no credentials in a repr
     url: httpx.URL = dataclasses.field(repr=False)
     headers: Headers = dataclasses.field(repr=False)
     content: bytes = dataclasses.field(repr=False)
     digest: str  # made without credentials
-    is_to_base_url: bool  # goes to base_url's host
+    is_to_base_url: bool  # it is for base_url's host
     timeout_seconds: float
 
     def with_header(self, name: bytes, value: bytes) -> "PreparedRequest":
-        """With one header more, unless it is there."""
+        """Return the request with one more header, unless it has that header."""
         return dataclasses.replace(self, headers={name: value, **self.headers})
 
 
 class RequestBuilder:
-    """Makes the requests of one sink; holds its credentials."""
+    """A builder of the requests of one sink; it has the sink's credentials."""
 
     def __init__(self, config: PushConfig, secret: Callable[[Variable], str]) -> None:
         self._base_url = config.base_url
@@ -156,11 +156,11 @@ class RequestBuilder:
         self._base_query = ""
         if isinstance(config.auth, ParamAuth):
             self._base_query = urlencode({config.auth.param: secret(config.auth.token)})
-        # most push functions call few addresses, and reading one takes a tenth of a call
+        # most push functions call few addresses, and parsing one takes a tenth of a call
         self._check_url_cached = functools.lru_cache(maxsize=URL_CACHE_SIZE)(self._check_url)
 
     def build_request(self, call: HttpCall) -> PreparedRequest:
-        """The request, or RefusedError with the reason."""
+        """Return the request, or raise RequestRefusedError with the reason."""
         content, content_type = _encode_body(call)
         text = _add_query(self._absolute_url(call.url), _encode_query(_require_dict("params", call.params)))
         url, is_home = self._check_url_cached(text)
@@ -183,7 +183,7 @@ class RequestBuilder:
         )
 
     def build_form_request(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str]) -> PreparedRequest:
-        """A form for an address that the sink's author wrote, without the sink's own headers."""
+        """Return a form request to an address that the sink's author wrote, without the sink's own headers."""
         address = _parse_url(self._absolute_url(url))
         content = urlencode(fields).encode()
         own = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
@@ -205,7 +205,7 @@ class RequestBuilder:
         return join_url(self._base_url, url)
 
     def _check_url(self, text: str) -> tuple[httpx.URL, bool]:
-        """Return the address, and whether it is of base_url's host."""
+        """Return the address, and whether its host is base_url's."""
         url = _parse_url(text)
         if has_dot_segments(text):
             raise RequestRefusedError(f"{text!r} has a '.' or '..' in its path, which could lead out of base_url")

@@ -1,7 +1,7 @@
-"""An HTTP response: its body decompressed and decoded, within limits, and what it means for push().
+"""An HTTP response: its body, decompressed and decoded within limits, and its meaning for push().
 
-An unknown charset is read as UTF-8. Python's other codecs are no option: punycode takes hours for 50 MB, utf-7
-makes half characters.
+An unknown charset is read as UTF-8. Python's other codecs aren't used: punycode takes hours for 50 MB, and
+utf-7 makes half characters.
 """
 
 import codecs
@@ -26,7 +26,7 @@ _CODECS = frozenset(
 _CODECS_BY_NAME = {
     **{alias: codec for alias, codec in aliases.items() if codec in _CODECS},
     **{codec: codec for codec in _CODECS},
-    # names that servers use and Python lacks
+    # names that servers use and Python doesn't know
     "iso_8859_8_i": "iso8859_8",
     "windows_31j": "cp932",
     "windows_949": "cp949",
@@ -34,7 +34,7 @@ _CODECS_BY_NAME = {
 }
 
 
-# their decoders raise without a byte order mark
+# their decoders raise if there is no byte order mark
 _BYTE_ORDER_MARKS = {
     "utf_16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "utf_32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
@@ -44,10 +44,10 @@ _WINDOWS_NAME = re.compile(r"(?:windows|win|cp)_?(874|125[0-8])")
 
 
 def new_decoder(content_type: str, begin: bytes) -> codecs.IncrementalDecoder:
-    """Return the decoder for a body with this Content-Type. Bytes that are no text become U+FFFD."""
+    """Return the decoder for a body with this Content-Type. Bytes that aren't text become U+FFFD."""
     name = _codec_name(content_type)
     if name in _BYTE_ORDER_MARKS and not begin.startswith(_BYTE_ORDER_MARKS[name]):
-        name = f"{name}_le"  # browsers do so too
+        name = f"{name}_le"  # as browsers do
     return codecs.getincrementaldecoder(name)(errors="replace")
 
 
@@ -64,7 +64,7 @@ def _codec_name(content_type: str) -> str:
 NO_RESPONSE = 0  # in place of a status code
 MAX_RESPONSE_BYTES = 50_000_000
 _CHUNK_BYTES = 1_000_000
-_GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
+_GZIP_OR_ZLIB = 47  # zlib's value for: detect the format by the first bytes
 _GZIP_FIRST_BYTE = 0x1F
 
 
@@ -75,8 +75,8 @@ class HttpResponse:
     status_code: int
     text: str
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    is_refused: bool = False  # by us: no try can make it better
-    is_uncertain: bool = False  # no success, but nobody answered at some try: it may have been done all the same
+    is_refused: bool = False  # by this client: no retry can help
+    is_uncertain: bool = False  # no success, but an attempt got no answer: it may have taken effect
     is_unsent: bool = False  # there was no token to send it with
 
     @property
@@ -85,23 +85,23 @@ class HttpResponse:
 
     @property
     def is_retryable(self) -> bool:
-        """Return whether the server may take the same request later: no answer, 408, 429 and 5xx."""
+        """Return whether the server may accept the same request later: after no answer, 408, 429 and 5xx."""
         return self.status_code in {NO_RESPONSE, 408, 429} or self.status_code >= 500
 
     @property
     def status_for_push(self) -> int:
-        """Return the status that push() sees: a refused answer counts as none."""
+        """Return the status for push(): a refused answer counts as none."""
         return NO_RESPONSE if self.is_refused else self.status_code
 
 
 class UnreadableResponseError(Exception):
-    """An error of an answer that came, but can't be read."""
+    """An error of an answer that arrived but can't be read."""
 
 
 def read_response_text(
     chunks: Iterable[bytes], headers: Mapping[str, str], *, check_time: Callable[[], None] = lambda: None
 ) -> str:
-    """Return the body of an answer, or raise UnreadableResponseError. `check_time` raises when the time is up."""
+    """Return the body of an answer, or raise UnreadableResponseError. `check_time` raises after the deadline."""
     body = bytearray()
     for piece in _decompress(chunks, headers.get("content-encoding", "identity").strip().lower()):
         body += piece
@@ -115,14 +115,14 @@ def read_response_text(
     for start in range(0, len(body), _CHUNK_BYTES):
         texts.append(decoder.decode(bytes(body[start : start + _CHUNK_BYTES])))
         check_time()
-    # a byte order mark is no part of the text, and JSON has none
+    # a byte order mark isn't part of the text, and JSON doesn't allow one
     return "".join([*texts, decoder.decode(b"", final=True)]).removeprefix("\ufeff")
 
 
 def _decompress(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     chunks = filter(None, chunks)
     first = next(chunks, None)
-    if first is None:  # a 204 has nothing that could be unpacked, whatever it says of its packing
+    if first is None:  # a 204 has no body to decompress, whatever its headers say
         return
     chunks = itertools.chain([first], chunks)
     if encoding in {"identity", ""}:
@@ -136,14 +136,14 @@ def _decompress(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _inflate(chunks: Iterable[bytes]) -> Generator[bytes, None, bool]:
-    """Yield the decompressed chunks, and return whether all of them came.
+    """Yield the decompressed chunks, and return whether the body is complete.
 
-    There may be several gzips in a row; what follows them and is none is dropped, as browsers do.
+    There may be several gzip streams in a row; other data after them is ignored, as browsers do.
     """
     unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
         for chunk in chunks:
-            # in pieces: one small chunk may hold a thousand times its size
+            # in chunks: one small chunk may expand to a thousand times its size
             rest = chunk
             while rest:
                 if unpack.eof:

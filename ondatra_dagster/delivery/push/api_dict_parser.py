@@ -1,6 +1,6 @@
 """The parser of a .star file's API dict, with its "auth" and "headers". Secrets are names of variables.
 
-request_builder and oauth_tokens use what it reads.
+request_builder and oauth_tokens use its result.
 """
 
 import ast
@@ -83,7 +83,7 @@ def _pairs_reader(read_name: LiteralReader, where: str) -> LiteralReader:
 
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:
-    """One of the ways; None after a problem that is noted already."""
+    """Return the credentials; None after a problem that is in the list already."""
     before = len(problems)
     given = read_fields(node, problems, AUTH_READERS, '"auth"')
     if len(problems) > before:
@@ -161,7 +161,7 @@ _AUTH_BY_KEYS: Mapping[frozenset[str], Callable[[Mapping[str, Any]], Auth]] = {
 }
 
 
-# what the engine hands to a file's functions by itself; the names in "args" stand beside them
+# the arguments that the engine gives to a file's functions, in addition to the names in "args"
 FUNCTION_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "push": ("rows", "batch_number", "kind", "key_columns", "columns"),
     "poll": ("job_ref", "rows", "batch_number", "kind", "key_columns", "columns"),
@@ -172,7 +172,7 @@ _HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?
 
 
 def read_api(tree: ast.Module, file: str) -> tuple[PushConfig | None, Sequence[Problem]]:
-    """The config of the file, or None and everything that is wrong with its API dict."""
+    """Return the config of the file, or None and all problems of its API dict."""
     name = PurePosixPath(file).stem
     problems = ProblemList(file)
     given: dict[str, Any] = {}
@@ -196,7 +196,7 @@ def _check_token_url(node: ast.expr, given: Mapping[str, Any]) -> None:
 
 
 def parse_api_text(source: str, file: str) -> tuple[PushConfig | None, Sequence[Problem]]:
-    """read_api() of a file's text."""
+    """Return read_api() of a file's text."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -267,7 +267,7 @@ def _rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {_FIELD_NAMES.get(key, key): value for key, value in values.items()}
 
 
-# the fields whose names say more than the keys: units
+# the fields whose names have a unit that their keys don't have
 _FIELD_NAMES = {
     "timeout": "timeout_seconds",
     "backoff": "backoff_seconds",

@@ -1,6 +1,6 @@
-"""A parser of literals in a syntax tree, each as the type that its place wants, without running anything.
+"""The parser of literals in a syntax tree, each with the type that its place needs, without running anything.
 
-It checks how a value is written; api_dict_parser knows what the keys of API mean.
+It checks how a value is written; api_dict_parser knows the meaning of API's keys.
 """
 
 import ast
@@ -17,7 +17,7 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class InvalidLiteralError(Exception):
-    """Carries a problem up to the dict that it is in, which goes on with its next key."""
+    """An error that carries a problem up to its dict, whose parsing continues with the next key."""
 
     def __init__(self, node: ast.AST, what: str, remedy: str) -> None:
         super().__init__(what)
@@ -30,7 +30,7 @@ LiteralReader: TypeAlias = Callable[[ast.expr, "ProblemList"], Any]
 
 
 class ProblemList(list[Problem]):
-    """Everything that is wrong in one file."""
+    """The problems of one file."""
 
     def __init__(self, file: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ProblemList(list[Problem]):
 def read_fields(
     node: ast.expr, problems: ProblemList, readers: Mapping[str, LiteralReader], where: str
 ) -> dict[str, Any]:
-    """The dict's values by key; wrong ones are noted and left out."""
+    """Return the dict's values by key; invalid values are left out and become problems."""
     values: dict[str, Any] = {}
     for key, value in read_items(node, where):
         try:

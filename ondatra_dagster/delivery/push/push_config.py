@@ -1,6 +1,6 @@
-"""The configuration of a sink, as a lib/*.star file has it in its API dict; api_dict_parser reads the text.
+"""The configuration of a sink, from the API dict of its lib/*.star file; api_dict_parser reads the text.
 
-It has no secrets: it names variables, and the API client looks them up.
+It has no secrets: it names variables, whose values the API client reads.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ BATCH_ERROR_MODES = ("keep", "bisect")
 MAX_API_CONNECTIONS = 64  # to one API at once
 DECIMAL_FORMATS = ("string", "number")
 CLIENT_AUTHS = ("body", "basic")  # where a token server looks for the client's id and secret
-WHOLE_TABLE_SIZE = 0  # as a batch size: the whole content at once
+WHOLE_TABLE_SIZE = 0  # as a batch size: the whole content in one batch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BasicAuth:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2:
-    """Tokens of a token server: for a refresh token where there is one, else for the client's own name."""
+    """The settings of a token server: it gives tokens for a refresh token if there is one, else for the client."""
 
     token_url: str  # an address, or a path below base_url
     client_id: TextOrVariable
@@ -58,7 +58,7 @@ class OAuth2:
     refresh_token: Variable | None = None
     scope: str | None = None
     client_auth: str = "body"
-    params: tuple[tuple[str, TextOrVariable], ...] = ()  # what else the token server wants: audience, resource
+    params: tuple[tuple[str, TextOrVariable], ...] = ()  # more fields for the token server, such as audience
 
 
 Auth: TypeAlias = BearerAuth | HeaderAuth | ParamAuth | BasicAuth | OAuth2
@@ -66,7 +66,7 @@ Auth: TypeAlias = BearerAuth | HeaderAuth | ParamAuth | BasicAuth | OAuth2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitConfig:
-    """At most so many requests in any window of that length."""
+    """A limit of so many requests in any window of that length."""
 
     requests: int
     per_seconds: float
@@ -81,17 +81,17 @@ class PushSettings:
     max_concurrent: int = 1
     on_batch_error: str = "keep"
     poll_interval_seconds: float = 30.0
-    poll_timeout_seconds: float = 3600.0  # from submission, over runs
+    poll_timeout_seconds: float = 3600.0  # from the submission, across runs
     max_attempts: int = 8
     args: tuple[str, ...] = ()
-    supported_kinds: tuple[str, ...] = ()  # none: all
+    supported_kinds: tuple[str, ...] = ()  # empty: all
     decimals: str = "string"
     time_limit_seconds: float = 300.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfig:
-    """One sink's API dict; what it leaves out has its default."""
+    """The API dict of one sink; keys that it leaves out have their defaults."""
 
     name: str  # lib/NAME.star
     file: str  # relative to the project, for messages
@@ -101,7 +101,7 @@ class PushConfig:
     auth: Auth | None = None
     headers: tuple[tuple[str, TextOrVariable], ...] = ()
     timeout_seconds: float = 30.0
-    retry: int = 3  # so up to four requests a call
+    retry: int = 3  # so a call has up to four requests
     backoff_seconds: float = 1.0
     allow_hosts: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class PushConfig:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return every variable that has to be set for the sink to run, each once."""
+        """Return every variable that must be set for the sink to run, each once."""
         auth = [getattr(self.auth, field.name) for field in dataclasses.fields(self.auth)] if self.auth else []
         return tuple(dict.fromkeys((*_variable_names(auth), *_variable_names(self.headers), *self.env)))
 

@@ -13,16 +13,16 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushFile:
-    """One file, read and found to be in order."""
+    """A file that was parsed and has no problems."""
 
     path: Path
     text: str
     config: PushConfig
-    function_parameters: Mapping[str, frozenset[str]]  # push, poll, finalize: those it has, with their parameters
+    function_parameters: Mapping[str, frozenset[str]]  # of push, poll and finalize, those that it has
 
 
 def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Problem]]:
-    """The file as a value, or None and all that is wrong with it; `file` is its name in messages."""
+    """Return the file as a value, or None and all its problems; `file` is its name in messages."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         tree = ast.parse(text)
@@ -31,7 +31,7 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
     except SyntaxError as error:
         return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
     config, problems = read_api(tree, file)
-    functions = {  # of two of one name the last
+    functions = {  # of two functions with one name, the last
         each.name: each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in FUNCTION_PARAMETERS
     }
     problems = [*problems, *_find_missing_functions(functions, config, file)]
@@ -48,7 +48,7 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
 
 
 def exported_names(text: str) -> set[str] | None:
-    """What other files can load of this one; None when that isn't plain."""
+    """Return the names that other files can load from this one; None when these aren't certain."""
     try:
         body = ast.parse(text).body
     except SyntaxError:
@@ -67,7 +67,7 @@ def exported_names(text: str) -> set[str] | None:
 
 
 def unreadable_file_problem(file: str, error: OSError | UnicodeDecodeError) -> Problem:
-    """Why a file has no text."""
+    """Return the problem of a file that can't be read."""
     if isinstance(error, OSError):
         return _new_problem(file, 1, f"the file can't be read: {error.strerror}", "make it readable")
     line = error.object.count(b"\n", 0, error.start) + 1

@@ -1,6 +1,6 @@
-"""The interface between the delivery and the user's push functions: the batch they get, and what they return.
+"""The interface between the delivery and the user's push functions: the batch they get, and the values they return.
 
-push_return_values.py parses what push() and poll() return.
+push_return_values.py parses the return values of push() and poll().
 """
 
 import dataclasses
@@ -17,23 +17,23 @@ from ondatra_dagster.row_changes import Column, Layout
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushBatch:
-    """A batch, or a part of one, as push() gets it."""
+    """A batch, or a part of one, in the form that push() gets."""
 
     number: int  # of the batch in its run
     layout: Layout  # of the columns
     rows_json: str  # the rows as columnar JSON
-    result_keys: Sequence[ResultKey]  # the name of each row's status
+    result_keys: Sequence[ResultKey]  # the key of each row's status
     units: Sequence[BatchUnit]
     layouts: Mapping[int, Layout]
 
     @classmethod
     def from_batch(cls, batch: Batch, layouts: Mapping[int, Layout]) -> Self:
-        """Return the whole batch. Rows of an older layout get the newest one: a column that they lack is null."""
+        """Return the whole batch. Rows of an older layout get the newest one, with null for missing columns."""
         newest = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
         return cls._from_units(batch.units, batch.number, layouts[newest], layouts)
 
     def split_in_half(self) -> tuple[Self, Self]:
-        """Return its keys in two parts, in their order."""
+        """Return two batches with half of its keys each, in their order."""
         keys = group_by_key(self.units)
         parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         first, second = (
@@ -65,14 +65,14 @@ class PushResult(NamedTuple):
 
     outcomes: Mapping[ResultKey, RowOutcome]
     calls: int = 0
-    unanswered_calls: int = 0  # calls of which at some try nobody answered
+    unanswered_calls: int = 0  # calls with an unanswered attempt
     is_outage: bool = False  # every call ended without an answer, or with 408, 429 or 5xx
-    job_reference: str | None = None  # what push() made of the batch in place of outcomes: a reference, as JSON
-    masked_job_reference: str | None = None  # the reference without secrets; None: there are none in it
-    is_open: bool = False  # there is a job, which hasn't ended
+    job_reference: str | None = None  # the reference that push() returned instead of outcomes, as JSON
+    masked_job_reference: str | None = None  # the reference without secrets; None: it has none
+    is_open: bool = False  # there is a job that hasn't ended
     warnings: tuple[str, ...] = ()  # about what the function returned
-    has_raised: bool = False  # the function ended without an answer
-    is_answered: bool = True  # a try of a call was answered, if only by a failure
+    has_raised: bool = False  # the function raised an error
+    is_answered: bool = True  # an attempt of a call was answered, if only by a failure
 
 
 class BatchSink(Protocol):
@@ -81,11 +81,11 @@ class BatchSink(Protocol):
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
         """Return the outcome of each of the batch's rows, whatever happens.
 
-        A call that was answered before a crash gets its answer from the journal.
+        A call that was answered before a crash gets its response from the journal.
         """
 
     def poll(self, parcel: PushBatch, job: str) -> PushResult:
         """Return the state of the job that was made of the batch."""
 
     def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
-        """Call finalize() with these sums; PushContractError when it failed."""
+        """Call finalize() with these sums; raise PushContractError when it fails."""

@@ -1,4 +1,4 @@
-"""The parsing of what push() and poll() return, into one outcome for each row of the batch."""
+"""The parsing of the return values of push() and poll(), into one outcome for each row of the batch."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome
 from ondatra_dagster.errors import PushContractError
 
-_MAX_KEYS_SHOWN = 5  # stray keys in one warning
+_MAX_KEYS_SHOWN = 5  # unknown keys in one warning
 _SYNC_RETURNS = 'push() returned {}; in batch_mode "sync" it returns {{"rowid:change_type": status}}'
 _ATOMIC_RETURNS = 'push() returned {}; in batch_mode "atomic" it returns nothing, or calls fail()'
 _ASYNC_RETURNS = 'push() returned {}; in batch_mode "async" it returns a job reference, which is a dict'
@@ -18,7 +18,7 @@ _POLL_RETURNS = 'poll() ended the job with {}; it ends it with {{"rowid:change_t
 def parse_push_return(
     batch_mode: str, returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
 ) -> PushResult:
-    """Return each row's own status, one outcome for all rows, or a job of them, which poll() is called for."""
+    """Return each row's status, one outcome for all rows, or a job, about which poll() is called later."""
     if batch_mode == "sync":
         return _parse_statuses(returned, keys, redact, _SYNC_RETURNS)
     if batch_mode == "atomic":
@@ -27,7 +27,8 @@ def parse_push_return(
         return _unusable_result(returned, keys, redact, _ATOMIC_RETURNS)
     if not isinstance(returned, Mapping):
         return _unusable_result(returned, keys, redact, _ASYNC_RETURNS)
-    # poll() gets just this: a reference that a variable's value stands in by chance finds no job once masked
+    # poll() gets the unmasked reference: if it contains a variable's value by chance, the masked one finds no
+    # job
     job, masked = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
     return PushResult(
         outcomes={}, job_reference=job, masked_job_reference=None if masked == job else masked, is_open=True
@@ -62,7 +63,7 @@ def _parse_statuses(
 
     def outcome(key: ResultKey) -> RowOutcome:
         if key in returned:
-            # an API may answer with what it was sent, and push() likes to put the answer into the message
+            # an API may return what it was sent, and push() may put that answer into the message
             status = returned[key]
             return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
         if unknown:
@@ -75,15 +76,15 @@ def _parse_statuses(
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
-    """Return the same outcome for every row of a batch, and for the batch itself where it has none."""
+    """Return the same outcome for every row of a batch, and for the batch itself if it has no rows."""
     return dict.fromkeys(keys or (NO_ROW_KEY,), outcome)
 
 
 def _unusable_result(
     returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
 ) -> PushResult:
-    """Return the result of a value that tells nothing about any row."""
-    # masked before it is cut: a part of a secret isn't found any more
+    """Return the result of a value that says nothing about any row."""
+    # masked before it is cut: a part of a secret isn't found
     what = "nothing" if returned is None else redact(repr(returned))[:100]
     return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected.format(what))))
 

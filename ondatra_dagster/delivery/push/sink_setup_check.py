@@ -13,15 +13,15 @@ from ondatra_dagster.project.model_kinds import KINDS
 
 
 class PushFileCheck(NamedTuple):
-    """What is known of one file."""
+    """The result of the check of one file."""
 
-    config: PushConfig | None  # None: the file can't be used as it stands
+    config: PushConfig | None  # None: the file can't be used
     problems: Sequence[Problem]
-    warnings: Sequence[Problem]  # the sinks run only once these are mended, but that may be elsewhere
+    warnings: Sequence[Problem]  # the sinks run only after these are fixed, perhaps in another place
 
 
 def check_push_file(path: Path, *, secrets: Callable[[str], str | None]) -> PushFileCheck:
-    """The config of lib/NAME.star, and all that is wrong with it and with the files it loads."""
+    """Return the config of lib/NAME.star, and the problems of it and of the files that it loads."""
     source, problems = parse_push_file(path, f"{path.parent.name}/{path.name}")
     if source is None:
         return PushFileCheck(None, problems, ())
@@ -44,7 +44,7 @@ def _find_unset_variables(source: PushFile, secrets: Callable[[str], str | None]
 
 
 def _find_unused_credentials(source: PushFile) -> Iterator[Problem]:
-    """Credentials that no call would get."""
+    """Yield a warning for each setting that needs a base_url, if there is none."""
     config = source.config
     if config.base_url is None:
         for key, given in (("auth", config.auth), ("headers", config.headers), ("rate_limit", config.rate_limit)):
@@ -60,7 +60,7 @@ def _new_warning(source: PushFile, word: str, what: str, remedy: str) -> Problem
 
 
 def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
-    """What is wrong with the model's @sink line, as its library sees it."""
+    """Return the problems of the model's @sink line with its library."""
     if model.sink is None:
         return ()
     wanted, given = config.push.args, model.sink.arguments

@@ -28,22 +28,22 @@ from ondatra_dagster.row_changes import Column
 
 log = logging.getLogger(__name__)
 
-# of these the rows are no cause: who calls, where to, and when
+# statuses that the rows don't cause, but the caller, the address or the time
 NON_ROW_STATUSES = frozenset({401, 403, 404, 408, 429})
 
 
 def is_row_refusal(status_code: int | None) -> bool:
-    """Return whether an answer of this status refuses the rows themselves."""
+    """Return whether an answer with this status refuses the rows themselves."""
     return status_code is not None and 400 <= status_code < 500 and status_code not in NON_ROW_STATUSES
 
 
 def push_with_bisection(
     parcel: PushBatch, push: Callable[[PushBatch], PushResult], *, last_status: Callable[[], int | None]
 ) -> PushResult:
-    """Push a batch; push the halves of what the API refuses, until no refused part can be split.
+    """Push a batch; push the halves of a refused batch, until no refused part can be split.
 
-    Units aren't split: one that is refused alone is rejected. After a crash the same answers lead to the same
-    halves.
+    Units aren't split: a unit that is refused alone is rejected. After a crash the same responses lead to the
+    same halves.
     """
     result = push(parcel)
     if not result.has_raised or not is_row_refusal(last_status()):
@@ -60,7 +60,7 @@ def push_with_bisection(
 
 
 class StarlarkSink:
-    """A sink of one library and one API."""
+    """The sink of one library and one API."""
 
     def __init__(self, library: PushLibrary, api: ApiClient, context: PushContext) -> None:
         self._library = library
@@ -91,14 +91,14 @@ class StarlarkSink:
         try:
             returned = self._library.call_function("poll", parcel.rows_json, job_ref, http=calls, context=context)
         except PushContractError as error:
-            if calls.call_counts.is_outage:  # then it couldn't know
+            if calls.call_counts.is_outage:  # then poll() couldn't know the state of the job
                 result = PushResult(outcomes={}, is_open=True, warnings=(str(error),))
             else:
                 result = parse_error(error, parcel.result_keys)
         else:
             result = parse_poll_return(returned, parcel.result_keys, self._api.redactor.redact)
         self._log_warnings(parcel, result)
-        # the job itself was a call: of a row without a status nobody knows whether it was taken
+        # the job itself was a call: for a row without a status it is unknown whether the API took it
         return result._replace(calls=1, unanswered_calls=0, is_outage=calls.call_counts.is_outage)
 
     def _log_warnings(self, parcel: PushBatch, result: PushResult) -> None:
@@ -127,7 +127,7 @@ class StarlarkSink:
 def open_starlark_sink(
     library: Path, context: PushContext, *, secrets: Callable[[str], str | None], rates: Path
 ) -> Iterator[StarlarkSink]:
-    """Open the sink of a lib/*.star file; its connections stay open until the end."""
+    """Open the sink of a lib/*.star file; its connections stay open until the context ends."""
     loaded = load_library(library)
     with contextlib.ExitStack() as stack:
         rate_limit = RateLimit.from_config(loaded.config, rates, lib=library.parent)

@@ -25,7 +25,7 @@ from ondatra_dagster.delivery.queue.removal_count import read_content_size
 STORE_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ?, set_at = ? where id = ?"
 POSTPONE_POLL = "update batch set next_poll_at = ?, set_at = ? where id = ?"
 READ_JOB_ROWS = "select rows from batch where job is not null"
-# what an API works on isn't sent again, whatever became of its rows since
+# units in open jobs aren't sent again, whatever happened to their rows since
 CREATE_IN_JOB = "create temp table if not exists in_job (unit integer primary key)"
 CLEAR_IN_JOB = "delete from in_job"
 ADD_IN_JOB = "insert or ignore into in_job values (?)"
@@ -45,20 +45,20 @@ UNIT_OF_KEY = "select id from unit where key = ?"
 
 
 def store_job(queue: Queue, batch: Batch, job: Job) -> Batch:
-    """The batch with the job that it is now; the caller has the transaction."""
+    """Store the job of a batch and return the batch with it; the caller has the transaction."""
     queue.store.execute(STORE_JOB, (*job, batch.id))
     return dataclasses.replace(batch, job=job)
 
 
 def postpone_poll(queue: Queue, batch: Batch, *, next_poll_at: float, set_at: float) -> Batch:
-    """The batch, its job still open."""
+    """Store when to poll the batch's open job next; return the batch."""
     queue.store.execute(POSTPONE_POLL, (next_poll_at, set_at, batch.id))
     job = batch.job and batch.job._replace(next_poll_at=next_poll_at, set_at=set_at)
     return dataclasses.replace(batch, job=job)
 
 
 def dump_jobs(queue: Queue) -> Mapping[int, str]:
-    """For each unit in a job, by its id, what is needed to go on with that job elsewhere."""
+    """Return, for each unit in a job, by its id, the text with which another queue can continue the job."""
     if not queue.store.fetch_rows(ANY_JOB):
         return {}
     return {
@@ -101,13 +101,13 @@ def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
 
 
 def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
-    """Go on with the jobs that another queue dumped, given by key; the caller has the transaction."""
+    """Restore the jobs that another queue dumped, given by key; the caller has the transaction."""
     batches: dict[tuple[str, str], dict[str, str | int | float]] = {}
     for key, text in held:
         ((unit,),) = queue.store.fetch_rows(UNIT_OF_KEY, (key,))
         dumped = orjson.loads(text)
         lines = "\n".join([f"{unit} {line}" for line in dumped.pop("lines")])
-        # parts of a split batch share its seed, and each is a job of its own
+        # the parts of a split batch share its seed, and each part has another job
         batch = batches.setdefault((dumped["seed"], dumped["job"]), {**dumped, "units": 0})
         batch["rows"] = f"{batch['rows']}\n{lines}" if "rows" in batch else lines
         batch["units"] = int(batch["units"]) + 1
@@ -115,9 +115,9 @@ def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
 
 
 def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
-    """Let units go on without the jobs that they are in: these have ended as far as they are concerned.
+    """Release units from their jobs: for these units the jobs have ended.
 
-    What was handed over is what the API may have of them; the caller has the transaction.
+    The API may have the rows that were handed over; the caller has the transaction.
     """
     for batch in load_batches(queue):
         out = [unit for unit in batch.units if batch.job and unit.key in keys]

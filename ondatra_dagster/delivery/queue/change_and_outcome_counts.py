@@ -1,8 +1,8 @@
 """The counts that users see: the units in a queue, and the outcomes of one run's units.
 
 A unit is what a user thinks of as one change: the key of a merge, the group of a tracked table, the row of an
-append or scd2. In a table or a partition each new row is a unit and replaces an old one, as far as there are
-any. Only old rows without a new one are units of their own. What the API had and still has is an update.
+append or scd2. In a table or a partition each new row is a unit, and replaces an old row if there is one. Only
+old rows that no new row replaces are units themselves. A row that the API had and still has is an update.
 """
 
 import collections
@@ -18,7 +18,7 @@ from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 
 class UnitOperation(enum.StrEnum):
-    """The operation that a unit is to the destination."""
+    """The operation of a unit at the destination."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -26,19 +26,19 @@ class UnitOperation(enum.StrEnum):
 
 
 class UnitOutcome(enum.StrEnum):
-    """The outcome of a unit in a run that tried it: that of its worst row."""
+    """The outcome of a unit in a run that sent it: that of its worst row."""
 
     SUCCEEDED = "succeeded"
-    REJECTED = "rejected"  # refused, or tried too often
-    FAILED = "failed"  # will be tried again
+    REJECTED = "rejected"  # refused, or failed too often
+    FAILED = "failed"  # will be retried
 
 
 Counts = collections.Counter[UnitOperation]
-SINGLE_COUNTS = {operation: Counts({operation: 1}) for operation in UnitOperation}  # shared: not to be changed
+SINGLE_COUNTS = {operation: Counts({operation: 1}) for operation in UnitOperation}  # shared: must not be changed
 NO_COUNTS = Counts()
 
 
-# what is only to be deleted counts as there, also while nobody knows whether it arrived
+# a unit that is only to be deleted counts as being at the API, even while its arrival is unknown
 IS_ON_API = f"iif({ROWS_ON_API} != '' or desired = '', 1, 0)"
 IS_DESIRED = "iif(desired = '', 0, 1)"
 COUNT_BY_UNIT = f"""
@@ -55,10 +55,10 @@ from (
 )
 """
 READ_MIRROR_ROWS = f"select key, {ROW_COUNT.format('desired')} from unit where version <= :watermark and {{where}}"
-IS_PLANNED = "state in ('pending', 'claimed')"  # what may go in a run, and what is in jobs
+IS_PLANNED = "state in ('pending', 'claimed')"  # units that a run may send, and units in jobs
 
 
-# of a part of a table that has both, how many rows only go, and how many only come
+# for each partition that has both: how many rows are only deleted, and how many are only inserted
 READ_REPLACED_PARTITIONS = f"""
 select belongs_to, sum(not {IS_DESIRED}), sum(not {IS_ON_API})
 from unit where version <= :watermark and {IS_PLANNED}
@@ -71,20 +71,20 @@ select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
 
 
 def operation_of(*, had: bool, has: bool) -> UnitOperation:
-    """What a unit is whose destination had something, and is to have something."""
+    """Return the operation of a unit whose destination `had` rows before, and `has` rows afterwards."""
     if not has:
         return UnitOperation.DELETE
     return UnitOperation.UPDATE if had else UnitOperation.INSERT
 
 
 def count_changed_rows(had: int, has: int) -> Counts:
-    """The units of rows that are replaced: as many as there are before and after are updates."""
+    """Count replaced rows in units: as many as are there both before and after are updates."""
     moved = (max(has - had, 0), min(had, has), max(had - has, 0))
     return Counts({operation: rows for operation, rows in zip(UnitOperation, moved, strict=True) if rows})
 
 
 def count_units(queue: Queue, where: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
-    """How many units of the queue a condition on its rows finds, by what they are."""
+    """Count the queue's units that a condition on their columns finds, by operation."""
     span = {"watermark": queue.watermark, **(bounds or {})}
     if queue.unit_kind is UnitKind.MIRROR:
         return _count_mirrors(queue.store, where, span)
@@ -94,7 +94,7 @@ def count_units(queue: Queue, where: str = IS_PLANNED, bounds: Mapping[str, int 
 
 
 def _count_mirrors(store: SqliteStore, where: str, span: Mapping[str, int | str]) -> Counts:
-    """What the API has of a mirror isn't in its unit: only how many rows went out last is kept."""
+    """Count the units of mirrors by the number of rows that were sent last: a mirror's unit has no rows of the API."""
     sent = read_content_sizes(store)
     counts = Counts()
     for key, has in store.fetch_rows(READ_MIRROR_ROWS.format(where=where), span):
@@ -106,12 +106,12 @@ def _count_mirrors(store: SqliteStore, where: str, span: Mapping[str, int | str]
 class ReplacedPartition:
     """A table's or a partition's rows that replace each other; which row replaces which is unknown."""
 
-    deletes: int  # old rows for which there is no new one
-    updates: int  # new rows that take the place of an old one
-    ended_updates: int = 0  # updates whose old row the API refused to delete: these have ended
+    deletes: int  # old rows that no new row replaces
+    updates: int  # new rows that replace an old one
+    ended_updates: int = 0  # updates that have ended, because the API refused to delete their old row
 
     def count_old_row(self, end: UnitOutcome | None) -> UnitOperation | None:
-        """What an old row counts as that has ended so; None when it is the first half of an update."""
+        """Return what an old row with this outcome counts as; None when it is the first half of an update."""
         if self.deletes:
             self.deletes -= 1
             return UnitOperation.DELETE
@@ -122,7 +122,7 @@ class ReplacedPartition:
         return UnitOperation.UPDATE
 
     def count_new_row(self) -> UnitOperation | None:
-        """What a new row counts as that has ended; None when its update has ended with its old row."""
+        """Return what a new row that has ended counts as; None when its update has ended with its old row."""
         if self.ended_updates:
             self.ended_updates -= 1
             return None
@@ -137,7 +137,7 @@ class CountedUnit(NamedTuple):
 
     id: int
     partition: str  # of the table, for kinds that replace rows
-    rows_on_api: int  # rows that the API had before; but for a mirror 1 stands for any number
+    rows_on_api: int  # rows that the API had before; except for a mirror, 1 means any number
     rows_desired: int  # rows that it is to have
 
 
@@ -148,15 +148,15 @@ class UnitCounter:
     """
 
     def __init__(self, queue: Queue) -> None:
-        """Read what is planned; to be made before anything of it ends."""
+        """Read what is planned. The caller creates the counter before any of it ends."""
         self._is_mirror = queue.unit_kind is UnitKind.MIRROR
         self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
         self._counts_for_later: dict[int, Counts] = {}
 
     def count(self, unit: CountedUnit, end: UnitOutcome | None) -> Counts:
-        """Return as what a unit counts that has ended so, or that is in a job.
+        """Return what a unit with this outcome counts as, or a unit in a job.
 
-        Nothing when it is half of another unit, which counts for both.
+        Return nothing when it is half of another unit, which counts for both.
         """
         if self._counts_for_later and (planned := self._counts_for_later.pop(unit.id, None)) is not None:
             return planned
@@ -169,7 +169,7 @@ class UnitCounter:
         return SINGLE_COUNTS[operation] if operation else NO_COUNTS
 
     def count_later(self, unit: CountedUnit, end: UnitOutcome) -> None:
-        """Count the unit later in this run, as what was planned of it."""
+        """Store what the unit counts as now, for the later end of its newer change."""
         self._counts_for_later[unit.id] = self.count(unit, end)
 
 
@@ -205,7 +205,7 @@ def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] |
 
 
 def read_counts(queue: Queue, run_id: str) -> dict[str, Counts]:
-    """Return a run's counts by cell; none when it was cut off before it had planned anything."""
+    """Return a run's counts by cell; none when the run crashed before it had planned anything."""
     counts: dict[str, Counts] = {}
     for cell, operation, units in queue.store.fetch_rows(READ_COUNTS, (run_id,)):
         counts.setdefault(str(cell), Counts())[UnitOperation(str(operation))] = int(units)
@@ -213,5 +213,5 @@ def read_counts(queue: Queue, run_id: str) -> dict[str, Counts]:
 
 
 def delete_counts(queue: Queue, run_id: str) -> None:
-    """Delete a run's counts: they are in its history."""
+    """Delete a run's counts, because they are in its history."""
     queue.store.execute(DELETE_COUNTS, (run_id,))

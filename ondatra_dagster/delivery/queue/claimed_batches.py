@@ -1,4 +1,4 @@
-"""The batches of units that are sent together, frozen as they were handed to push until they are settled."""
+"""The batches of units that are sent together. The rows that push gets are frozen from the claim to the settlement."""
 
 import dataclasses
 import hashlib
@@ -28,14 +28,14 @@ from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqlRow
 
-# units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
+# Units become due at the start of a run only, so that a run sends no unit twice.
 MARK_DUE_PENDING = "update unit set state = 'pending', due_at = null where state = 'waiting' and due_at <= ?"
 _CLAIM_COLUMNS = (
     "unit.id, key, version, acknowledged, maybe_sent, desired, unit.belongs_to, is_context, unit.rows, unit.phase,"
     " unit.digest, key_renewals"
 )
-# What may go next. Where new rows replace old ones, no insert goes while a delete is on its way or waits for
-# its next try.
+# The units to send next. If new rows replace old ones, no insert is sent while a delete is in flight or waits
+# for its next attempt.
 READ_NEXT_UNITS = f"""
 select {_CLAIM_COLUMNS} from unit
 where state = 'pending' and version <= :watermark and phase = (
@@ -45,7 +45,8 @@ where state = 'pending' and version <= :watermark and phase = (
 )
 order by outages, id limit :size
 """
-# The same where a key's versions go together: all that may go of a key of which nothing is on its way.
+# The same for units that are sent with all versions of their key. A key is left out while a unit of it is in
+# flight.
 READ_NEXT_KEYS = f"""
 with first as (
     select id, outages, belongs_to from unit
@@ -83,7 +84,7 @@ select id, digest, {", ".join(UNIT_COLUMNS)}
 from unit where state = 'claimed' and id in (select value from json_each(?))
 """
 COUNT_CLAIMED_UNITS = "select count(*) from unit where state = 'claimed'"
-# the next run counts a crash for each beginning that it doesn't know of: this one was no crash
+# The next run counts a crash if the journal has more push starts than are stored here. This end was no crash.
 RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
 WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
 RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
@@ -92,7 +93,7 @@ DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE
 
 
 class BatchUnit(NamedTuple):
-    """A unit as it was claimed."""
+    """A claimed unit."""
 
     id: int
     key: str
@@ -100,28 +101,28 @@ class BatchUnit(NamedTuple):
     acknowledged: str
     maybe_sent: str | None
     sent_rows: Sequence[SentRow]
-    belongs_to: str | None = None  # units of the same are never parted
-    is_context: bool = False  # a delete beside inserts that take the row's place
-    partition: str = ""  # of the table that its row is in
+    belongs_to: str | None = None  # units with the same value are never separated
+    is_context: bool = False  # a delete that only shows push which row is replaced by inserts
+    partition: str = ""  # the partition that its row belongs to
 
     @property
     def result_keys(self) -> list[ResultKey]:
-        """Under which the outcomes of its rows are; an empty mirror has one, too."""
+        """Return the keys of its rows' outcomes; an empty mirror has one, too."""
         return [row.result_key for row in self.sent_rows] or [NO_ROW_KEY]
 
     @property
     def desired(self) -> RowSet:
-        """As it was sent, also when a newer one waits beside."""
+        """Return the desired rows that were sent, even if newer ones wait in the queue."""
         return tuple([row for change_type, row in self.sent_rows if change_type in DESIRED_CHANGE_TYPES])
 
     @property
     def has_desired_rows(self) -> bool:
-        """Whether the API is to have something of it; what is to come is sent last."""
+        """Return whether the sent rows leave something at the API; inserts and postimages are sent last."""
         return bool(self.sent_rows) and self.sent_rows[-1].change_type in DESIRED_CHANGE_TYPES
 
     @property
     def key_state(self) -> KeyState:
-        """What was known of it when it was sent."""
+        """Return the unit's state when it was sent."""
         return KeyState.load(self.acknowledged, "", self.maybe_sent)._replace(desired=self.desired)
 
 
@@ -131,11 +132,11 @@ class Job(NamedTuple):
     reference: str  # JSON
     submitted_at: float
     next_poll_at: float
-    masked_reference: str | None = None  # the reference without secrets; None: there are none in it
-    set_at: float | None = None  # when next_poll_at was set; None: with submitted_at
+    masked_reference: str | None = None  # None: it has no secrets
+    set_at: float | None = None  # when next_poll_at was set; None: at submitted_at
 
     def next_poll_time(self, now: float) -> float:
-        """When to ask about it, by that clock."""
+        """Return when to poll the job, by the clock that says `now`."""
         set_at = self.submitted_at if self.set_at is None else self.set_at
         return corrected_time(self.next_poll_at, set_at=set_at, now=now)
 
@@ -146,32 +147,32 @@ class Batch:
 
     id: int
     number: int
-    batch_key: str  # of its idempotency keys, and the name of its journal; parts of a split batch share it
+    batch_key: str  # the seed of its idempotency keys, and the name of its journal; parts of a split batch share it
     units: Sequence[BatchUnit]
-    is_split: bool = False  # of a batch that ended its process too often
-    push_starts: int = 0  # how often push was given it in processes that came to their end
-    crash_count: int = 0  # how often a process ended with it, without getting further than before
-    answered_calls: int = 0  # how many calls had an answer at the last of these
-    job: Job | None = None  # it was handed over whole, and its end is waited for
+    is_split: bool = False  # a part of a batch that crashed its process too often
+    push_starts: int = 0  # how often processes that have ended called push with it
+    crash_count: int = 0  # consecutive crashes without more answered calls than before
+    answered_calls: int = 0  # how many calls had an answer at the last crash
+    job: Job | None = None  # the open job that has the whole batch
 
     @property
     def result_keys(self) -> list[ResultKey]:
-        """Under which the outcomes of its rows are."""
+        """Return the keys of the outcomes of all its rows."""
         return [key for unit in self.units for key in unit.result_keys]
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
+        """Return whether no other batch may be in flight with it, so that a crash is this batch's fault."""
         return self.crash_count > 0 or self.is_split
 
 
 def mark_due_pending(queue: Queue, now: float) -> int:
-    """Let the rows go whose back-off has passed."""
+    """Make waiting units pending if their retry delay is over."""
     return queue.store.execute(MARK_DUE_PENDING, (now,))
 
 
 def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
-    """The next batch, frozen; None when nothing is left that may go."""
+    """Claim and freeze the next batch; return None when no unit may be sent."""
     with queue.store.write_transaction():
         claimed = _select_next_units(queue, size=max(size, 1))
         if not claimed:
@@ -184,8 +185,8 @@ def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
 def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
     """Return the seed of the batch's idempotency keys.
 
-    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A
-    unit that is sent again although its change was answered, or was delivered, has another.
+    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A unit
+    that is sent again after an answer or a delivery has another seed.
     """
     changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed]
     named = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])
@@ -193,16 +194,17 @@ def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
 
 
 def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
-    """What goes out together."""
+    """Return the units that are sent together."""
     bounds = {"watermark": queue.watermark, "size": size}
     if queue.unit_kind is UnitKind.VERSION:
         return _sort_by_key(queue.store.fetch_rows(READ_NEXT_KEYS, bounds))
     found: list[SqlRow] = []
     rows = 0
-    # one by one: as many groups as a batch has rows may be more than fits into memory
+    # one by one: the groups of a full batch may not fit into memory
     for unit in queue.store.iterate_rows(READ_NEXT_UNITS, bounds):
         rows += unit[8]
-        # units aren't split: a batch ends before the one that would pass its size; only a larger one is alone
+        # units aren't split: a batch ends before the unit that would exceed its size; only a larger unit is
+        # alone
         if found and rows > size:
             break
         found.append(unit)
@@ -210,7 +212,7 @@ def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
 
 
 def _sort_by_key(claimed: list[SqlRow]) -> list[SqlRow]:
-    """The versions of each key one after the other, oldest first: what ends before what begins."""
+    """Sort the units so that each key's versions are adjacent, oldest first: a version ends before the next begins."""
     keys: dict[str, list[SqlRow]] = {}
     for row in claimed:
         keys.setdefault(str(row[6]), []).append(row)
@@ -218,7 +220,7 @@ def _sort_by_key(claimed: list[SqlRow]) -> list[SqlRow]:
 
 
 def _order_in_key(row: SqlRow) -> tuple[bool, int]:
-    # rowids rise with the versions of the table; a row that is gone has no place in them any more
+    # rowids rise with the versions of the table, but the rowid of a deleted row says nothing about its order
     return (True, int(row[1])) if row[5] else (False, int(row[0]))
 
 
@@ -232,7 +234,7 @@ def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
 def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
     """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
     key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
-    # a partition's rows, which belong to one, too, may go in different batches
+    # belongs_to may also be a partition, whose rows may be sent in different batches
     together = belongs_to if queue.unit_kind is UnitKind.VERSION else None
     return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, together, bool(is_context), belongs_to)
 
@@ -240,19 +242,19 @@ def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], va
 def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> list[SentRow]:
     if acknowledged or maybe_sent is not None:
         return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
-    # what to_send says, too, but sooner: nearly all are of this kind
+    # the same result as find_rows_to_send(), but faster; nearly all units are such inserts
     return [SentRow(ChangeType.INSERT, row) for row in load_row_set(desired)]
 
 
 def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
-    """Keep the units as one batch; the caller has the transaction."""
+    """Store the units as one batch; the caller has the transaction."""
     lines = "\n".join(dump_batch_lines(units))
     found = queue.store.fetch_rows(ADD_BATCH, (number, lines, seed, is_part, len(units)))
     return Batch(id=int(found[0][0]), number=number, batch_key=seed, units=units, is_split=is_part)
 
 
 def dump_batch_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
-    """Units as their batch keeps them; the first word of each line is the unit's id."""
+    """Yield the lines of a batch's text; the first word of each line is the unit's id."""
     for unit in units:
         if not unit.sent_rows:
             yield f"{unit.id} {unit.version}"
@@ -261,12 +263,12 @@ def dump_batch_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
 
 
 def delete_batch(queue: Queue, batch: Batch) -> None:
-    """The batch is no more; the caller has the transaction."""
+    """Delete the batch, but not its units; the caller has the transaction."""
     queue.store.execute(DELETE_BATCH, (batch.id,))
 
 
 def load_batches(queue: Queue) -> list[Batch]:
-    """What dead owners left claimed, as it was handed to push; open jobs among them."""
+    """Return all claimed batches with their frozen rows, open jobs included. Delete batches without units."""
     batches = [_load_batch(queue, row) for row in queue.store.fetch_rows(READ_BATCHES)]
     if queue.store.fetch_rows(COUNT_CLAIMED_UNITS) != [(sum(len(batch.units) for batch in batches),)]:
         raise queue.store.damage_error("units are claimed by no batch")
@@ -293,7 +295,7 @@ def _load_batch(queue: Queue, row: SqlRow) -> Batch:
 
 
 def parse_batch_rows(text: str) -> dict[int, tuple[int, list[SentRow]]]:
-    """What a batch's text says: for each unit, by its id, the version and the rows that were handed out."""
+    """Parse a batch's text: for each unit, by its id, the version and the rows that were handed out."""
     sent: dict[int, tuple[int, list[SentRow]]] = {}
     for line in text.split("\n"):
         unit, version, *fields = line.split(" ", 5)
@@ -307,7 +309,7 @@ def parse_batch_rows(text: str) -> dict[int, tuple[int, list[SentRow]]]:
 def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
     sent = parse_batch_rows(text)
     known = {row[0]: row for row in queue.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(sent)).decode(),))}
-    # the records may tell of a key that it has ended since
+    # a unit may have ended since: the records of later runs said so
     frozen = [(unit, version, rows) for unit, (version, rows) in sent.items() if unit in known]
     return [_load_unit(queue, unit, version, rows, known[unit]) for unit, version, rows in frozen]
 
@@ -319,25 +321,25 @@ def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], k
 
 
 def release_batch(queue: Queue, batch: Batch) -> None:
-    """Let go of a batch that push hasn't seen; the caller has the transaction."""
+    """Release a batch that push hasn't got, so that its units are pending again; the caller has the transaction."""
     queue.store.execute(RELEASE_UNITS, (orjson.dumps([unit.id for unit in batch.units]).decode(),))
     delete_batch(queue, batch)
 
 
 def record_crash(queue: Queue, batch: Batch, *, answered: int, begun: int) -> Batch:
-    """The batch as it stands after its owner died: one that got further than the last counts as the first."""
+    """Count a crash and return the batch; a crash after more answered calls than the last one counts as the first."""
     crashes = batch.crash_count + 1 if answered <= batch.answered_calls else 1
     queue.store.execute(WRITE_CRASH, (crashes, answered, begun, batch.id))
     return dataclasses.replace(batch, crash_count=crashes, answered_calls=answered, push_starts=begun)
 
 
 def reset_push_starts(queue: Queue, batch: Batch, *, begun: int) -> None:
-    """The process ends in the middle of the batch because somebody wants it to."""
+    """Store how often push was called, so that an intended end of the process doesn't count as a crash."""
     queue.store.execute(RESET_PUSH_STARTS, (begun, batch.id))
 
 
 def split_batch(queue: Queue, batch: Batch) -> list[Batch]:
-    """The batch as one batch a key, so that the key that ends the process stands alone."""
+    """Replace the batch by one batch for each key, so that the key that crashes the process is alone."""
     with queue.store.write_transaction():
         delete_batch(queue, batch)
         return [
@@ -347,7 +349,7 @@ def split_batch(queue: Queue, batch: Batch) -> list[Batch]:
 
 
 def group_by_key(units: Sequence[BatchUnit]) -> list[list[BatchUnit]]:
-    """The units that may not be parted from each other, in their order."""
+    """Group the units that must not be separated, in their order."""
     keys: list[list[BatchUnit]] = []
     for unit in units:
         if keys and unit.belongs_to is not None and unit.belongs_to == keys[-1][-1].belongs_to:

@@ -1,9 +1,9 @@
-"""The digests of a queue's rows: a changed byte on the disk is never sent or stored as other data.
+"""The digests of a queue's rows, which keep data with a changed byte from being sent or stored.
 
-A unit, a batch and a chunk of settled rows each have one in their row; a small table has one for all its rows.
-They are computed when a row is written and compared when it is read. Statements that change a unit or a small
-table needn't know: triggers of the writing connection update the digest. A row that was damaged before it was
-changed stays damaged.
+A unit, a batch and a chunk of settled rows each have a digest in their row; a small table has one for all its
+rows. A digest is computed when a row is written and compared when it is read. Triggers of the writing
+connection update the digest of a unit or a small table, so statements needn't do it. A row that was damaged
+before it was changed stays damaged.
 
 Some columns aren't covered: when and how often a unit is tried, its message, and the counts of runs and of
 mirrors' rows. A unit's state is a word, and no changed letter makes another state of it.
@@ -16,7 +16,7 @@ from typing import Any, Final
 from ondatra_dagster.storage.sqlite_database import SqliteStore, SqlValue
 
 UNIT_STATES: Final = frozenset({"pending", "claimed", "waiting", "dead"})
-# what unit_digest() is of, in its order
+# the columns whose digest unit_digest() returns, in its order
 UNIT_COLUMNS: Final = (
     "key",
     "belongs_to",
@@ -32,9 +32,9 @@ UNIT_COLUMNS: Final = (
 BATCH_COLUMNS: Final = ("number", "rows", "seed", "is_part", "units", "job", "submitted_at", "masked_job")
 SETTLED_COLUMNS: Final = ("run_id", "type", "count", "started_at", "ended_at", "rows", "file")
 DIGESTED_TABLES: Final = {"meta": ("name", "value"), "layout": ("id", "columns"), "run": ("run_id", "about", "files")}
-DAMAGED_DIGEST: Final = -1  # the digest of no row
+DAMAGED_DIGEST: Final = -1  # no row has this digest
 
-_PRIME: Final = 4_294_967_291  # below 2**32: no changed bit of a number leaves its remainder
+_PRIME: Final = 4_294_967_291  # below 2**32: each changed bit of a number changes its remainder
 
 
 def _table_text_sql(table: str) -> str:
@@ -82,7 +82,7 @@ def unit_digest(values: Sequence[Any]) -> int:
 
 
 def row_digest(*values: SqlValue) -> int:
-    """Return the digest of any row; whole numbers count as equal to those that SQLite makes real."""
+    """Return the digest of any row; a whole number counts as equal to the real number that SQLite makes of it."""
     digest = 0
     for value in values:
         if isinstance(value, bytes):
@@ -97,12 +97,12 @@ def row_digest(*values: SqlValue) -> int:
 def _digest_or_none(*values: Any) -> int | None:
     try:
         return unit_digest(values)
-    except (TypeError, ValueError, OverflowError):  # a value has become one of another type
+    except (TypeError, ValueError, OverflowError):  # a damaged value has another type
         return None
 
 
 def install_digest_triggers(store: SqliteStore) -> None:
-    """Let the digests follow all changes of this connection, which is the one that writes the queue."""
+    """Install triggers that keep the digests up to date, on the connection that writes the queue."""
     store.add_function("unit_digest", _digest_or_none)
     store.add_function("row_digest", row_digest)
     for trigger in DIGEST_TRIGGERS:
@@ -110,7 +110,7 @@ def install_digest_triggers(store: SqliteStore) -> None:
 
 
 def check_table_digests(store: SqliteStore) -> None:
-    """Raise StateError unless the small tables are as they were written."""
+    """Raise StateError if a small table is damaged."""
     for table, statement in TABLE_DIGEST_QUERIES.items():
         ((text, digest),) = store.fetch_rows(statement, (table,))
         if digest is None and not text:
@@ -120,16 +120,16 @@ def check_table_digests(store: SqliteStore) -> None:
 
 
 def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], digest: object) -> None:
-    """Raise StateError unless the values of UNIT_COLUMNS are as they were written."""
+    """Raise StateError unless the digest of these values of UNIT_COLUMNS is `digest`."""
     try:
         if unit_digest(values) == digest:
             return
-    except (TypeError, ValueError, OverflowError):  # a value has become one of another type
+    except (TypeError, ValueError, OverflowError):  # a damaged value has another type
         pass
     raise store.damage_error(f"unit {unit} isn't as it was written")
 
 
 def check_row_digest(store: SqliteStore, table: str, row: object, values: Sequence[Any], digest: object) -> None:
-    """Raise StateError unless the values of a row are as they were written."""
+    """Raise StateError unless the digest of a row's values is `digest`."""
     if row_digest(*values) != digest:
         raise store.damage_error(f"row {row} of its table {table} isn't as it was written")

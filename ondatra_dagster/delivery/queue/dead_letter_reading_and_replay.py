@@ -29,7 +29,7 @@ select id, {UNIT_IDENTIFIER}, attempts, refused_at, message, died_at, digest, {"
 from unit not indexed
 where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
 """
-CHUNK_DEAD_LETTERS = 500  # letters: between two reads other processes may write
+CHUNK_DEAD_LETTERS = 500  # other processes may write between two chunks
 REQUEUE_DEAD_UNIT = """
 update unit set state = 'pending', attempts = 0, outages = 0, key_renewals = key_renewals + 1,
     message = null, died_at = null, rows = ?, since = ?
@@ -37,24 +37,24 @@ where id = ?
 """
 DELETE_UNIT = "delete from unit where id = ?"
 REQUEUE_WAITING_UNITS = "update unit set state = 'pending', due_at = null where state = 'waiting'"
-NO_LIMIT = -1  # SQLite's word for no limit
+NO_LIMIT = -1  # SQLite's value for no limit
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A unit that the API refused, or that was tried often enough."""
+    """A unit that the API refused, or that failed too often."""
 
     unit_id: int
     key: str
     version: int
-    attempts: int  # the last among them; of one that was refused at least so many, where nobody knows
-    is_rejected: bool  # or else it was tried often enough
+    attempts: int  # including the last one; 1 for a refused unit whose attempts are unknown
+    is_rejected: bool  # False: it failed too often
     error: str
     died_at: datetime
     rows_to_send: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now, or the first of it
-    row_count: int  # that it would send
-    change_type: ChangeType | None  # of the last of these
-    weight: int  # rows of a batch that it takes; 0: it is as it should be
+    row_count: int  # how many rows a replay would send
+    change_type: ChangeType | None  # of the last of these rows
+    weight: int  # rows of a batch that it takes; 0: nothing must be sent
 
 
 def read_dead_letters(
@@ -66,10 +66,10 @@ def read_dead_letters(
     offset: int = 0,
     most_rows: int | None = None,
 ) -> Iterator[DeadLetter]:
-    """Yield the dead letters, the oldest first, some at a time; a read-only store will do.
+    """Yield the dead letters, the oldest first, in chunks; the store may be read-only.
 
-    Each has at most `most_rows` of its rows: a whole table may be one letter. What is retried meanwhile is
-    left out.
+    Each has at most `most_rows` of its rows, because a whole table may be one letter. Letters that are retried
+    meanwhile are left out.
     """
     wanted = {
         "since": since.timestamp() if since else 0.0,
@@ -109,7 +109,7 @@ def _build_dead_letter(
 
 
 def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
-    """Let dead letters go again, from what the API has to what the table has now; how many there were."""
+    """Requeue dead letters, from what the API has to what the table has now; return how many there were."""
     with queue.store.write_transaction():
         found = read_dead_letters(queue.store, queue.unit_kind, limit=limit, since=since, most_rows=0)
         letters = [(letter.unit_id, letter.weight) for letter in found]
@@ -119,12 +119,12 @@ def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, s
 
 
 def retry_waiting_now(queue: Queue) -> int:
-    """Let the waiting rows go now; how many there were."""
+    """Make the waiting rows pending now; return how many there were."""
     return queue.store.execute(REQUEUE_WAITING_UNITS)
 
 
 SHOWN_KEYS = 3
-WHOLE_TABLE = "the whole table"  # has no key
+WHOLE_TABLE = "the whole table"  # which has no key
 GROUP_DEAD_UNITS = """
 with letter as (
     select {key} as key, coalesce(message, '') as reason, {weight} as units, died_at, id
@@ -146,18 +146,18 @@ class FailureReason(NamedTuple):
     keys: tuple[str, ...]
 
     def describe_units(self, noun: str) -> str:
-        """b2; 4 rows (a1, b2, c3 and others)."""
+        """Return the units as text, such as `b2` or `4 rows (a1, b2, c3 and others)`."""
         return self.key_list if self.unit_count == 1 else f"{format_count(self.unit_count, noun)} ({self.key_list})"
 
     @property
     def key_list(self) -> str:
-        """a1, b2, c3 and others."""
+        """Return the first keys as text, such as `a1, b2, c3 and others`."""
         others = " and others" if len(self.keys) > SHOWN_KEYS else ""
         return ", ".join(key or WHOLE_TABLE for key in self.keys[:SHOWN_KEYS]) + others
 
 
 def read_dead_letter_reasons(store: SqliteStore, shape: UnitKind, *, limit: int) -> tuple[FailureReason, ...]:
-    """Of the dead letters, the most frequent first."""
+    """Return the messages of the dead letters, the most frequent first."""
     kept = SHOWN_KEYS + 1
     weight = MIRROR_WEIGHT if shape is UnitKind.MIRROR else ROW_UNIT_WEIGHT
     dead = GROUP_DEAD_UNITS.format(key=UNIT_IDENTIFIER, weight=weight)

@@ -34,7 +34,7 @@ ONE_ROW_KINDS = frozenset({UnitKind.ROW, UnitKind.VERSION})
 NewUnit: TypeAlias = tuple[str, str, int, str, str | None, str, int, int, float]
 
 
-# what a crash in the middle of an enqueue left behind
+# left behind by a crash during an enqueue
 DELETE_STAGED = "delete from staged"
 DELETE_INVISIBLE_UNITS = "delete from unit where version > :watermark and state = 'pending'"
 READ_INVISIBLE_UNITS = (
@@ -59,7 +59,8 @@ from staged join unit on unit.key = staged.key order by staged.key limit ?
 DELETE_STAGED_UPTO = "delete from staged where key <= ?"
 
 
-# a newer change takes the key over, whatever was to become of it; a frozen batch is left to end by itself
+# A newer change replaces a unit's content and resets its attempts. A claimed unit stays claimed until its batch
+# ends.
 UPDATE_DESIRED = """
 update unit set version = ?, desired = ?, rows = ?, phase = ?, attempts = 0, outages = 0, due_at = null,
     message = null, died_at = null, since = iif(state = 'dead', ?, since),
@@ -73,11 +74,12 @@ REQUEUE_UNITS = """
 update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
 where state in ('waiting', 'dead') and {}
 """
-# A delete stays owed until the API takes it: what waits or died goes once more before newer rows come.
+# A delete must be sent until the API accepts it: waiting and dead deletes are retried before newer rows are
+# sent.
 REQUEUE_DELETES = REQUEUE_UNITS.format("phase = 0")
 
 
-# Beside inserts that take their place, deletes only tell push what is no more.
+# Deletes whose rows are replaced by inserts only show push the old rows.
 MARK_CONTEXT_DELETES = """
 update unit set is_context = 1 where phase = 0 and version > :watermark and belongs_to in (
     select belongs_to from unit where phase = 1 and version > :watermark
@@ -85,7 +87,7 @@ update unit set is_context = 1 where phase = 0 and version > :watermark and belo
 """
 
 
-# A new version of a key takes along what is left of those before it.
+# A new version of a key is sent together with the older versions that are left.
 REQUEUE_OLDER_VERSIONS = REQUEUE_UNITS.format("belongs_to in (select belongs_to from unit where version > :watermark)")
 
 
@@ -93,7 +95,7 @@ class CoalescedChange(NamedTuple):
     """The change of one key over some versions; acknowledged and desired are row sets as text."""
 
     key: str
-    version: int  # of its newest change
+    version: int  # the version of its newest change
     acknowledged: str
     desired: str
     belongs_to: str
@@ -103,10 +105,10 @@ class CoalescedChange(NamedTuple):
 def enqueue_segment(
     queue: Queue, segment: FeedSegment, *, now: float, is_held: Callable[[CoalescedChange], bool] | None = None
 ) -> int:
-    """Make a segment's changes visible and move the watermark to its end; the number of keys it touched.
+    """Make a segment's changes visible and move the watermark to its end; return the number of changed keys.
 
-    Enqueueing the same versions again changes nothing. What `is_held` says so of is with the API already, in
-    some form: its rows go out as updates.
+    A second call with the same versions changes nothing. `is_held` says whether the API already has the key in
+    some form: then its rows are sent as updates.
     """
     if segment.last_version <= queue.watermark:
         return 0
@@ -125,7 +127,7 @@ def enqueue_segment(
 
 
 def _requeue_older_versions(queue: Queue) -> None:
-    """What older versions left goes along with the new rows where their order asks for it."""
+    """Requeue the units of older versions that must be sent before the new rows or with them."""
     if queue.replaces_rows:
         queue.store.execute(REQUEUE_DELETES)
         queue.store.execute(MARK_CONTEXT_DELETES, {"watermark": queue.watermark})
@@ -142,9 +144,9 @@ def _delete_leftovers(queue: Queue) -> None:
 
 
 def coalesce_segment(queue: Queue, segment: FeedSegment) -> Iterator[CoalescedChange]:
-    """Each key of a segment, with what became of it."""
+    """Yield one change for each key of a segment."""
     pages = iter(segment.pages)
-    for first in pages:  # a segment has one layout, which its first page tells
+    for first in pages:  # all pages of a segment have the layout of its first page
         rest = (change for page in pages for change in page.changes)
         yield from coalesce_changes(itertools.chain(first.changes, rest), queue.store_layout(first.layout))
 
@@ -181,7 +183,7 @@ def _with_digests(units: Iterable[NewUnit]) -> Iterator[tuple[SqlValue, ...]]:
 
 
 def keys_with_units(queue: Queue, keys: Collection[str]) -> set[str]:
-    """Those that have a unit."""
+    """Return those of the keys that have a unit."""
     if not queue.store.fetch_rows(ANY_UNIT):
         return set()
     wanted = orjson.dumps(list(keys)).decode()
@@ -198,7 +200,7 @@ def _build_units(
             yield build_maybe_sent_unit(queue, each, now)
             continue
         if is_mirror:
-            acknowledged = ""  # what the API has of it doesn't matter
+            acknowledged = ""  # a mirror is sent whole, whatever the API has
         elif not (acknowledged or desired):
             continue
         rows = 1 if is_row and not acknowledged else count_stored_rows_to_send(queue, acknowledged, None, desired)
@@ -207,9 +209,9 @@ def _build_units(
 
 
 def build_maybe_sent_unit(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
-    """A row that the API has in some form: which, nobody knows, so it goes out again whole.
+    """Return the unit of a row that the API may have in an unknown form: it is sent again as a whole.
 
-    A kind that replaces rows has no updates: there it is deleted and inserted.
+    A kind that replaces rows has no updates: there the row is deleted and inserted.
     """
     key, version, _, desired, belongs_to = each
     acknowledged = "" if queue.unit_kind is UnitKind.MIRROR else desired
@@ -219,12 +221,12 @@ def build_maybe_sent_unit(queue: Queue, each: CoalescedChange, now: float) -> Ne
 
 
 def count_stored_rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> int:
-    """How many rows of a batch these images come to; 0: nothing has to go out."""
+    """Return how many batch rows lead from the acknowledged rows to the desired ones; 0: nothing must be sent."""
     return KeyState.load(acknowledged, desired, maybe_sent).count_rows(queue.unit_kind, queue.layouts)
 
 
 def send_phase(queue: Queue, desired: str) -> int:
-    """1 for what must wait until the rows that it stands for are gone."""
+    """Return 1 for rows that must wait until the rows that they replace are deleted, else 0."""
     return 1 if queue.replaces_rows and desired else 0
 
 
@@ -248,10 +250,10 @@ _REMOVING_CHANGE_TYPES = frozenset({ChangeType.DELETE, ChangeType.UPDATE_PREIMAG
 
 
 def coalesce_changes(changes: Iterable[RowChange], layout: int) -> Iterator[CoalescedChange]:
-    """One Folded for each key, in the order of the changes; a key's changes stand together, oldest first."""
+    """Yield one CoalescedChange for each key, in order. The changes of one key must be adjacent, oldest first."""
     for key, group in itertools.groupby(changes, attrgetter("key")):
         rows = list(group)
-        if len(rows) == 1:  # nearly all rows of a first sync, so worth a way of its own
+        if len(rows) == 1:  # nearly all rows of a first sync, so worth a fast path
             yield _coalesce_one(rows[0], layout)
         else:
             yield _coalesce_many(key, rows, layout)
@@ -285,23 +287,23 @@ def _dump_rows(changes: list[RowChange], layout: int) -> str:
     return "\n".join([f"{change.rowid} {layout} {change.payload}" for change in changes])
 
 
-# a dead letter goes again, too; what is frozen goes first in any case
+# dead letters are retried too; claimed units are sent first in any case
 REQUEUE_KEYS = REQUEUE_UNITS.format("key in (select value from json_each(?))")
 REQUEUE_ALL_DELETES = REQUEUE_UNITS.format("desired = ''")
 
 
 def enqueue_all_rows(queue: Queue, segment: FeedSegment, *, now: float, only_adds: bool) -> int:
-    """Let every row of a snapshot go once more; how many keys that are.
+    """Enqueue every row of a snapshot once more; return the number of keys.
 
-    The queue knows what the API has: rows with a unit go as that says, all others as updates, or as inserts
-    in a kind that has none. Cut off, it has let some of them go, which harms nobody.
+    A key with a unit is sent as that unit says. All other rows are sent as updates, or with `only_adds` as
+    inserts. A crash may leave some of the rows enqueued, which does no harm.
     """
     of = _build_insert if only_adds else build_maybe_sent_unit
     return _add_units(queue, segment, lambda each: of(queue, each, now), renews=True)
 
 
 def enqueue_deletes(queue: Queue, segment: FeedSegment, *, now: float) -> int:
-    """Let the deletes of a segment go, of keys that the queue doesn't know; how many these are."""
+    """Enqueue a segment's deletes for keys without a unit; return their number plus that of all requeued deletes."""
     added = _add_units(queue, segment, lambda each: _build_delete(queue, each, now), renews=False)
     with queue.store.write_transaction():
         owed = queue.store.execute(REQUEUE_ALL_DELETES)
@@ -334,6 +336,6 @@ DELETE_UNITS_AND_WATERMARK = (
     "delete from unit",
     "delete from staged",
     "delete from batch",
-    # without these two the queue says nothing: cut off, a resync is one that never began
+    # without table_id and watermark the queue is empty: after a crash, a resync starts from the beginning
     "delete from meta where name in ('table_id', 'watermark', 'removals_upto', 'size')",
 )

@@ -18,10 +18,10 @@ from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 
 DELETE_DELIVERED = "delete from unit where key = ? and version <= ?"
-# what comes in the version in which it goes is sent with it, but published after it
+# A row that is inserted in the version of a delete is sent with the delete, but its record is published later.
 DELETE_DELIVERED_DELETES = "delete from unit where key = ? and version <= ? and (version <> ? or desired = '')"
-# What arrived before the newest change was frozen in the snapshot, which has it as maybe_sent. This leaves out
-# maybe_sent = '': of a delete that goes before its insert, it tells the delete and not what the insert brought.
+# Rows that arrived before the newest change are maybe_sent in the snapshot, because their batch was frozen.
+# This excludes maybe_sent = '', which means a delete that is sent before its insert and has no inserted rows.
 ACKNOWLEDGE_MAYBE_SENT = """
 update unit set acknowledged = maybe_sent, maybe_sent = null
 where key = ? and version > ? and maybe_sent <> '' and state != 'claimed'
@@ -30,7 +30,7 @@ ACKNOWLEDGE_DELETE = """
 update unit set acknowledged = '', maybe_sent = null
 where key = ? and version >= ? and (version = ? or maybe_sent is not null) and state != 'claimed'
 """
-# no insert goes before the deletes of its version have ended; a dead one has a record
+# An insert is sent only after the deletes of its version have ended; a dead delete has a record.
 DELETE_REPLACED = """
 delete from unit where phase = 0 and version <= ? and state != 'dead'
     and key not in (select value from json_each(?))
@@ -52,15 +52,15 @@ class KeyOutcome(NamedTuple):
 
     @property
     def send_id(self) -> tuple[str, str, int]:
-        """What it has in common with the other rows that went out with it."""
+        """Return the value that all rows have in common that were sent together."""
         return self.key, self.run_id, self.version
 
 
 def recorded_content_sizes(ends: Iterable[KeyOutcome], known: Mapping[str, int]) -> Mapping[str, int]:
-    """How many rows at most the API has of each mirror by these ends and by what was `known` before them.
+    """Return how many rows at most the API has of each mirror, by these outcomes and the sizes `known` before them.
 
-    A run that was cut off may have told of a part of what it gave, so that fewer than before tell nothing. Of
-    a mirror that was empty there is no record.
+    A crashed run may have recorded only some of the rows that it sent, so a lower number than before proves
+    nothing. An empty mirror has no record.
     """
     rows = dict(known)
     for (key, _, _), told in Counter(end.send_id for end in ends if end.status == STATUS_SUCCEEDED).items():
@@ -69,30 +69,30 @@ def recorded_content_sizes(ends: Iterable[KeyOutcome], known: Mapping[str, int])
 
 
 def _outcome_order(end: KeyOutcome) -> tuple[int, bool]:
-    """Its place among the ends of its key: of a row that goes and comes in one version it comes last."""
+    """Return the sort key within one delivery key: a delete comes before an insert of the same version."""
     return end.version, end.change_type != ChangeType.DELETE
 
 
 def _delivered_outcomes(ends: Collection[KeyOutcome]) -> Mapping[str, KeyOutcome]:
-    """The newest that the API has taken of each key; a group of which a part was refused hasn't arrived."""
+    """Return the newest delivered outcome of each key; a group isn't delivered if a part of it was refused."""
     refused = {end.send_id for end in ends if end.status != STATUS_SUCCEEDED}
     return {end.key: end for end in sorted(ends, key=_outcome_order) if end.send_id not in refused}
 
 
 def _rejected_outcomes(ends: Iterable[KeyOutcome]) -> Mapping[str, KeyOutcome]:
-    """The newest that the API has refused of each key, as the newest run tells it."""
+    """Return the newest refusal of each key; of two refusals of one version, the newer run's."""
     refused = (end for end in ends if end.status != STATUS_SUCCEEDED)
     return {end.key: end for end in sorted(refused, key=lambda end: (end.version, end.run_id))}
 
 
 def _find_deletes_ended_upto(ends: Iterable[KeyOutcome], frozen: Collection[str]) -> int:
-    """Up to which version deletes have ended, most of them without a record: inserts have gone since."""
+    """Return the version up to which deletes have ended, most without a record: later inserts were sent."""
     inserts = (end for end in ends if end.change_type != ChangeType.DELETE and end.key not in frozen)
     return max((end.version for end in inserts), default=NOTHING_ENQUEUED)
 
 
 def _keys_of_deletes(ends: Mapping[str, KeyOutcome]) -> Collection[str]:
-    """The keys of which that was the end."""
+    """Return the keys whose outcome is a delete."""
     return {key for key, end in ends.items() if end.change_type == ChangeType.DELETE}
 
 
@@ -119,15 +119,15 @@ class RecordedOutcomes:
         self._rejected_by_key = _rejected_outcomes(ends)
         self._rejected_deletes = _keys_of_deletes(self._rejected_by_key)
         self._deletes_ended_upto = _find_deletes_ended_upto(ends, frozen) if replaces_rows else NOTHING_ENQUEUED
-        # what a run refused is dead once all is enqueued that this run had taken in
+        # a refused change is dead only after everything is enqueued that its run had enqueued
         self._dead_from_version = {
             key: max(end.version, cut_off_at.get(end.run_id, end.version)) for key, end in self._rejected_by_key.items()
         }
 
     def split_versions(self, *, after: int, upto: int) -> Sequence[int]:
-        """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
+        """Return the versions at which to split the enqueue up to `upto`: no run sent rows between two of them.
 
-        A row that came before one and went after it may be at the API, though nobody has noted it.
+        A row that was inserted before such a version and deleted after it may be at the API without a record.
         """
         told = [*self._delivered_versions.values(), *(end.version for end in self._rejected_by_key.values())]
         first = [min(told)] if told and after == NOTHING_ENQUEUED else []
@@ -135,14 +135,14 @@ class RecordedOutcomes:
         return [*sorted(set(between)), *([upto] if upto > after else [])]
 
     def may_be_sent(self, version: int) -> bool:
-        """Whether a run was cut off that sent what the table had at this version."""
+        """Return whether a crashed run may have sent what the table had at this version."""
         return version in self._crash_versions
 
     def __bool__(self) -> bool:
         return bool(self._delivered_versions or self._rejected_by_key)
 
     def delete_delivered_units(self, queue: Queue) -> None:
-        """Units whose newest change the API has acknowledged; others go on from what it has."""
+        """Delete units whose newest change the API has acknowledged; others continue from what the API has."""
         gone = [
             (key, version, version) for key, version in self._delivered_versions.items() if key in self._deleted_keys
         ]
@@ -156,10 +156,10 @@ class RecordedOutcomes:
         self.delete_replaced_units(queue)
 
     def delete_replaced_units(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
-        """Rows whose places are known to be taken: a delete of theirs has arrived, or they never went out.
+        """Delete the deletes of replaced rows that are known to have ended: they arrived, or the rows were never sent.
 
-        Hardly any of them has a record. To be called again when changes `after` a version are enqueued: it
-        does nothing once that version is past all such rows, for deletes that are owed again must stay.
+        Hardly any of them has a record. Call it again when changes `after` a version are enqueued. It does
+        nothing once that version is past all such deletes: deletes that must be sent again have to stay.
         """
         if after < self._deletes_ended_upto:
             queue.store.execute(
@@ -167,9 +167,10 @@ class RecordedOutcomes:
             )
 
     def mark_rejected_dead(self, queue: Queue, now: float) -> None:
-        """Units whose newest change the API has refused, each once all is enqueued that its run had taken in.
+        """Mark units dead whose newest change was refused, once everything is enqueued that the run had enqueued.
 
-        To be called at each stop; what is enqueued later takes dead ones along, as ever.
+        Call it at each version of split_versions(). Changes that are enqueued later make dead units pending
+        again, as always.
         """
         upto = queue.watermark
         due = [
@@ -190,7 +191,7 @@ class RecordedOutcomes:
         return segment._replace(pages=pages)
 
     def _is_undelivered(self, change: RowChange) -> bool:
-        """Whether nobody told that it arrived: of a key that went, what came then isn't told of either."""
+        """Return whether no record proves its delivery; an insert in the version of a delivered delete is unproven."""
         arrived = self._delivered_versions.get(change.key, NOTHING_ENQUEUED)
         came_with_it = change.version == arrived and change.change_type in DESIRED_CHANGE_TYPES
         return change.version > arrived or (came_with_it and change.key in self._deleted_keys)

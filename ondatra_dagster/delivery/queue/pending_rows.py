@@ -27,13 +27,13 @@ from ondatra_dagster.delivery.queue.unpublished_records import unrecorded_change
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
-STAGE_PENDING = "pending"  # not tried yet, or on its way
-STAGE_WAITING = "waiting"  # for its next try, or for a job
+STAGE_PENDING = "pending"  # not tried yet, or in flight
+STAGE_WAITING = "waiting"  # for its next attempt, or for a job
 IN_JOB_MESSAGE = "the API works on it"
 _SHOWN_COLUMNS = f"{UNIT_IDENTIFIER}, is_context, version, attempts, message"
 
 
-# by id, which is by the time of coming: to sort a million rows would keep the first one waiting
+# by id, which is the order of arrival: sorting a million rows would delay the first one
 READ_UNCLAIMED_UNITS = f"""
 select {_SHOWN_COLUMNS}, state, due_at, id, digest, {", ".join(UNIT_COLUMNS)} from unit not indexed
 where state in (select value from json_each(:states))
@@ -62,20 +62,20 @@ class _PendingUnit(NamedTuple):
 class PendingRow(NamedTuple):
     """A row that will end as a record, unless a newer change replaces it."""
 
-    stage: str  # PENDING or WAITING
+    stage: str  # STAGE_PENDING or STAGE_WAITING
     key: str
     change_type: ChangeType
     stored_row: StoredRow
     version: int
     attempts: int
-    next_try_at: float | None  # or when a job is asked about
+    next_try_at: float | None  # or when its job is polled
     message: str | None  # why it hasn't arrived
-    is_context: bool = False  # it only makes room for what comes after it
+    is_context: bool = False  # it only makes room for the rows after it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRowReader:
-    """An open queue, with the unit format that its file doesn't contain."""
+    """A reader of an open queue's pending rows, with the unit format that the queue file doesn't contain."""
 
     store: SqliteStore
     unit_kind: UnitKind
@@ -83,7 +83,7 @@ class PendingRowReader:
     is_whole_table: bool
 
     def read_rows(self, *, stage: str | None = None, prefix: str = "") -> Iterator[PendingRow]:
-        """The rows of a stage, or of both: those on their way first, then what came last."""
+        """Yield the rows of a stage, or of both: those in flight first, then the newest first."""
         for row in itertools.chain(self._claimed_rows(), self._unclaimed_rows(stage, prefix)):
             if stage in (None, row.stage) and row.key.startswith(prefix):
                 yield row
@@ -95,7 +95,7 @@ class PendingRowReader:
             stage = STAGE_WAITING if is_job else STAGE_PENDING
             for number, *told in self.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(frozen)).decode(),)):
                 version, sent = frozen[int(number)]
-                unit = _PendingUnit(*told)._replace(version=version)  # as it was sent: a newer one may wait beside
+                unit = _PendingUnit(*told)._replace(version=version)  # the version that was sent: a newer one may wait
                 if is_job:
                     unit = unit._replace(message=unit.message or IN_JOB_MESSAGE)
                 yield from self._pending_rows(stage, unit, sent, next_poll_at)
@@ -104,7 +104,7 @@ class PendingRowReader:
         layouts = read_layouts(self.store)
         wanted: dict[str, str | int] = {
             "states": orjson.dumps([STAGE_PENDING, STAGE_WAITING] if stage is None else [stage]).decode(),
-            # where a unit is the whole table, its rows are known by their rowids
+            # if a unit is the whole table, its rows are known by their rowids
             "prefix": "" if self.is_whole_table else prefix,
             "length": 0 if self.is_whole_table else len(prefix),
         }
@@ -126,7 +126,7 @@ class PendingRowReader:
             has_desired_rows=lambda: any(change_type is not ChangeType.DELETE for change_type, _ in sent),
         )
         shown = [row for row in sent if row.change_type not in context]
-        # what only makes room is shown while it fails to: all that comes after it is kept waiting
+        # rows that only make room are shown while they fail, because all rows after them wait
         for change_type, row in shown or (sent if stage == STAGE_WAITING else ()):
             key = str(row.rowid) if self.is_whole_table else unit.key
             is_context = change_type in context
@@ -151,16 +151,16 @@ order by since, id limit ?
 
 
 class PendingKey(NamedTuple):
-    """A key that is still to be delivered."""
+    """A key that must still be delivered."""
 
     key: str
     operation: UnitOperation
     attempts: int
-    error: str  # why it didn't arrive; empty when it hasn't been tried
+    error: str  # why it didn't arrive; empty when it wasn't tried
 
 
 def read_oldest_pending(store: SqliteStore, *, limit: int) -> list[PendingKey]:
-    """The keys that have waited longest."""
+    """Return the keys that have waited longest."""
     return [
         PendingKey(str(key), operation_of(had=bool(had), has=bool(has)), int(attempts), str(message or ""))
         for key, had, has, attempts, message in store.fetch_rows(READ_OLDEST_UNITS, (limit,))

@@ -1,4 +1,4 @@
-"""The changes, in units, that a queue would make at the destination if a run sent all that may go now.
+"""The changes, in units, that a queue would make at the destination if a run sent all that may be sent now.
 
 before + creates - deletes = after.
 """
@@ -56,9 +56,9 @@ class ExpectedKeyChange:
 
     key: str
     operation: UnitOperation
-    rows_before: int  # rows
+    rows_before: int
     rows_after: int
-    changed_columns: Mapping[str, tuple[Json, Json]]  # of a single row those that change: as it was, as it will be
+    changed_columns: Mapping[str, tuple[Json, Json]]  # for a single row: each changed column with its old and new value
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ NO_EXPECTED_CHANGES = ExpectedChanges()
 
 
 def read_expected_changes(queue: Queue, *, since: int, size: int | None, samples: int = 20) -> ExpectedChanges:
-    """Return what may go now, and what is newer than `since`.
+    """Return the changes that may be sent now, and the number of units newer than `since`.
 
     `size` is how many units the table has; None when it is unknown.
     """
@@ -96,7 +96,7 @@ def read_expected_changes(queue: Queue, *, since: int, size: int | None, samples
 
 
 def _count_units_on_api(queue: Queue, size: int | None) -> int | None:
-    """How many units the API has: what arrived of mirrors, else the table's, but for what is on its way."""
+    """Return how many units the API has: of mirrors what arrived, else the table's size without pending changes."""
     if queue.unit_kind is UnitKind.MIRROR:
         contents = read_content_sizes(queue.store)
         is_known = contents or queue.read_meta("last_run") is None
@@ -115,7 +115,7 @@ def _read_samples(queue: Queue, limit: int) -> Iterator[ExpectedKeyChange]:
         counts = counter.count(CountedUnit(int(unit), str(part), len(before), len(after)), None)
         yield ExpectedKeyChange(
             key=str(key),
-            # what most of a unit's rows are: only a mirror has several
+            # the operation of most rows; only a mirror has several rows
             operation=max(counts, key=counts.__getitem__) if counts else UnitOperation.UPDATE,
             rows_before=len(before),
             rows_after=len(after),

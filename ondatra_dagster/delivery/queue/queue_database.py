@@ -1,8 +1,8 @@
 """The queue file of one sync: its schema, its metadata, its opening, and the correction of its times.
 
-One process writes it and holds its lock. The operating system releases the lock when the process ends, so what
-it had claimed is free at once. The other modules of this package read and write the tables; queue_status also
-reads a queue that another process is writing.
+One process writes it and holds its lock. The operating system releases the lock when the process ends, so
+another process can use its claimed batches at once. The other modules of this package read and write the
+tables; queue_status also reads a queue that another process is writing.
 
 A unit is a delivery key whose rows at the API may differ from those in the table. For a key without a unit, the
 API has the table's rows.
@@ -23,7 +23,7 @@ from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database, open_existing_database
 
-NOTHING_ENQUEUED = -1  # a watermark: no version's changes
+NOTHING_ENQUEUED = -1  # the watermark before the changes of any version
 DAMAGE_ADVICE = (
     "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
     " recorded there again; only how long rows have waited, or been dead, is forgotten"
@@ -119,26 +119,27 @@ SCHEMA = SqliteSchema(
 )
 
 
-# the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/record_publisher.py
+# the name of a span of runs that may have recorded rows which the queue takes for new, see
+# sync/record_publisher.py
 INVALID_RECORDED_IN_RUNS = "set_aside_told_in"
 KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
-PENDING_FINALIZE = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalize_call.py
-FORGOTTEN_FLAG = "forgotten"  # in the notes of a queue that has none beside it
+PENDING_FINALIZE = "owed_to_finalize"  # the name of the sums for its next call, see delivery/finalize_call.py
+FORGOTTEN_FLAG = "forgotten"  # in the meta of a forgotten queue, which has no other value
 
 
-# by what people know a unit: a version of a key by that key
+# the key by which users know a unit: for a version, the key that it belongs to
 UNIT_IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', belongs_to, key)"
 
 
-# what the API has: what is to be deleted may be there though nobody has heard so
+# what the API has: rows that are to be deleted may be there, even if their arrival is unknown
 ROWS_ON_API = "iif(acknowledged = '' and desired = '', coalesce(maybe_sent, ''), acknowledged)"
 
 
-# how many rows there are of an image, which has a line a row
+# how many rows a row set has: it is a text with one line for each
 ROW_COUNT = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
 
 
-# only versions are looked for by their key, so only they pay for it
+# only versions are found by their key, so only they pay for the index
 CREATE_KEY_INDEX = "create index if not exists unit_of_key on unit (belongs_to)"
 READ_META = "select value from meta where name = ?"
 WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
@@ -177,12 +178,12 @@ class Queue:
 
     @property
     def watermark(self) -> int:
-        """The newest version whose changes are all enqueued or delivered."""
+        """Return the newest version whose changes are all enqueued or delivered."""
         return int(self.read_meta("watermark") or NOTHING_ENQUEUED)
 
     @property
     def invalid_watermark(self) -> int:
-        """The same for the table of invalid rows."""
+        """Return the same for the table of invalid rows."""
         return int(self.read_meta("invalid_watermark") or NOTHING_ENQUEUED)
 
     @property
@@ -193,7 +194,7 @@ class Queue:
         self._layouts = read_layouts(self.store)
 
     def store_layout(self, layout: Layout) -> int:
-        """Return the number under which stored rows name this layout, which is the newest from now on."""
+        """Return the number by which stored rows name this layout, which is the newest from now on."""
         newest = max(self._layouts, default=0)
         if self._layouts.get(newest) != layout:
             newest = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
@@ -205,10 +206,10 @@ class Queue:
 def open_queue(
     path: Path, *, shape: UnitKind, replaces_rows: bool = False, is_whole_table: bool = False, lock: Path | None = None
 ) -> Iterator[Queue]:
-    """Open the queue file at `path` to write it; raise BusyError when another process does.
+    """Open the queue file at `path` for writing; raise BusyError when another process writes it.
 
-    Where new rows replace old ones, deletes go before inserts. A whole table is one unit that no key names. The
-    lock is next to the file unless `lock` is given.
+    If new rows replace old ones, deletes are sent before inserts. A whole table is one unit that no key names.
+    The lock is next to the file unless `lock` is given.
     """
     with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), _connect_queue(path) as store:
         with store.explain_damage():
@@ -217,7 +218,7 @@ def open_queue(
 
 
 def _connect_queue(path: Path) -> SqliteStore:
-    """Open the file; a process that writes it without its lock delivers nothing, so it is no BusyError."""
+    """Open the file; raise StateError if it is busy: this process has the lock, so the other writer is no delivery."""
     try:
         return open_database(path, SCHEMA)
     except BusyError as error:
@@ -225,7 +226,7 @@ def _connect_queue(path: Path) -> SqliteStore:
 
 
 def create_forgotten_queue(path: Path) -> None:
-    """Create a queue at `path` that knows only that it was forgotten; the caller holds its lock."""
+    """Create a queue at `path` that only has the forgotten flag; the caller holds its lock."""
     with open_database(path, SCHEMA) as store:
         install_digest_triggers(store)
         store.execute(WRITE_META, (FORGOTTEN_FLAG, 1))
@@ -247,7 +248,7 @@ def read_unit_kind(store: SqliteStore) -> UnitKind | None:
 
 
 def parse_unit_ids(text: str) -> list[int]:
-    """Return the units of a frozen batch: each of its lines begins with one."""
+    """Return the ids of a frozen batch's units; each line of its text begins with one."""
     return [int(line.partition(" ")[0]) for line in text.split("\n")]
 
 
@@ -257,7 +258,7 @@ def read_layouts(store: SqliteStore) -> dict[int, Layout]:
 
 @contextlib.contextmanager
 def open_for_reading(path: Path) -> Iterator[SqliteStore | None]:
-    """Open the queue at `path` to read it; None when there is none, or it has no tables yet."""
+    """Open the queue at `path` for reading; yield None when there is none, or it has no tables yet."""
     with open_existing_database(path, SCHEMA) as store:
         if store is None:
             yield None
@@ -268,7 +269,7 @@ def open_for_reading(path: Path) -> Iterator[SqliteStore | None]:
 
 
 def pause_flag_path(queue: Path) -> Path:
-    """Return the file that pauses a sync while it exists; it isn't in the queue's folder and outlives that."""
+    """Return the file that pauses a sync while it exists; it isn't in the queue's folder, and outlives it."""
     return queue.parent.parent / "paused" / queue.stem
 
 
@@ -297,10 +298,10 @@ CORRECT_TIMES = (
 
 
 def correct_times(queue: Queue, now: float) -> float | None:
-    """Let times of a clock that was ahead be now; return the latest of them, None when there are none.
+    """Set times of a clock that was ahead to now; return the latest of them, None when there are none.
 
     It is called at the start of a run. Afterwards waits and ages continue from the present clock. Times of
-    settled rows stay: they are in the records.
+    settled rows stay, because they are in the records.
     """
     times = [time for query in READ_LATEST_TIMES for time in queue.store.fetch_rows(query)[0] if time is not None]
     latest = max(times, default=now)

@@ -27,7 +27,7 @@ from ondatra_dagster.storage.sqlite_database import SqliteStore
 READ_ALL_META = "select name, value from meta"
 
 
-# of the table itself, next to what the index on states has of the same units: claims go by the index
+# A fingerprint of the units of one state, read from the table and from the index on states, which claims use.
 INDEX_FINGERPRINT = "count(*) || ':' || coalesce(sum((id * 64 + phase * 16 + outages) % 1000003), '')"
 COUNT_BY_STATE = f"""
 select state, sum({{weight}}), min(since), min({corrected_time_sql("due_at", set_at="set_at")}),
@@ -39,14 +39,14 @@ from unit not indexed group by state
 """
 
 
-# as how many a unit counts: of a mirror the rows that it had or has
+# how many units a row of the queue counts as: for a mirror, the rows that it had or has
 ROW_UNIT_WEIGHT = "1"
 MIRROR_WEIGHT = f"""
 max(1, {ROW_COUNT.format("desired")}, coalesce((select rows from content where content.key = unit.key), 0))
 """
 
 
-# old rows of a table or partition, and the new ones that take their places: each two are one unit
+# old rows of a table or partition, and the new ones that replace them: each pair is one unit
 ANY_REPLACED_UNIT = """
 select exists (select 1 from unit where phase = 0 and {alive})
     and exists (select 1 from unit where phase = 1 and state = 'pending')
@@ -71,7 +71,7 @@ where state = 'waiting' and (due_at <= :now or {is_from_future_sql("set_at")})
 """
 
 
-# new rows that may not go yet: old ones that they replace are on their way, or wait for their next try
+# new rows that may not be sent yet: rows that they replace are in flight, or wait for their next attempt
 COUNT_HELD_BACK = """
 select coalesce(sum({weight}), 0) from unit where state = 'pending' and phase = 1 and exists (
     select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
@@ -84,40 +84,40 @@ COUNT_OPEN_RUNS = "select count(*) from run"
 class QueueStatus:
     """The number of units in each state, and other facts; times are seconds since 1970."""
 
-    table_id: str | None  # None: it belongs to no table, so it is as good as none
+    table_id: str | None  # None: the queue belongs to no table, so it counts as missing
     base_url: str | None
     watermark: int
     invalid_watermark: int
-    pending_units: int = 0  # a crashed owner's frozen ones too
-    held_back_units: int = 0  # of these: they go when the rows that they replace are gone
+    pending_units: int = 0  # including those in flight, and the frozen ones of a crashed process
+    held_back_units: int = 0  # of these: they wait until the rows that they replace are deleted
     waiting_units: int = 0
     dead_units: int = 0
-    dead_since: float | None = None  # of the oldest of these
-    due_units: int = 0  # of the waiting
+    dead_since: float | None = None  # since when the oldest of these is dead
+    due_units: int = 0  # of the waiting units
     open_jobs: int = 0
-    units_in_jobs: int = 0  # units
-    polls_due: int = 0  # jobs to be asked about
-    oldest_since: float | None = None  # of pending and waiting, and of those in jobs
-    next_due_at: float | None = None  # a retry, or a job to be asked about
+    units_in_jobs: int = 0
+    polls_due: int = 0  # jobs to be polled now
+    oldest_since: float | None = None  # of pending and waiting units, and of those in jobs
+    next_due_at: float | None = None  # of a retry, or of the poll of a job
     is_clock_behind: bool = False  # a wait was set while the clock was ahead, and counts as over
     is_finalize_pending: bool = False
-    has_open_run: bool = False  # a run ended without publishing all its records
-    is_paused: bool = False  # somebody holds the sync
-    is_forgotten: bool = False  # somebody let all that it knew go, and no run has begun it anew
+    has_open_run: bool = False  # a run hasn't published all its records
+    is_paused: bool = False  # the user has paused the sync
+    is_forgotten: bool = False  # `ondatra forget` has deleted its content, and no run has begun since
 
     @property
     def depth(self) -> int:
-        """Units that haven't come to an end."""
+        """Return how many units haven't ended."""
         return self.pending_units + self.waiting_units + self.units_in_jobs
 
     @property
     def can_send(self) -> bool:
-        """Whether a run would find something to do without a change in the table."""
+        """Return whether a run would have work to do without a change in the table."""
         return self.can_deliver or self.can_finalize or self.has_open_run
 
     @property
     def can_finalize(self) -> bool:
-        """Whether finalize() is owed, and nothing waits any more."""
+        """Return whether finalize() is pending and no unit waits."""
         return self.is_finalize_pending and self.depth == 0
 
     @property
@@ -134,10 +134,10 @@ def read_status_of_file(path: Path, *, now: float) -> QueueStatus | None:
 
 
 def read_status(store: SqliteStore, *, now: float) -> QueueStatus:
-    """Return the status of an open queue; raise StateError where it can't be read."""
+    """Return the status of an open queue; raise StateError if it can't be read."""
     try:
         return _read_status(store, now=now)
-    except (TypeError, ValueError) as error:  # a value has become one of another type
+    except (TypeError, ValueError) as error:  # a damaged value has another type
         raise store.damage_error(str(error)) from error
 
 
@@ -183,7 +183,7 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
 
 
 def _counts_by_state(store: SqliteStore, weight: str, at: dict[str, float]) -> dict[str, list[Any]]:
-    """Return the units by state; raise StateError where the table's index hides some of them."""
+    """Return the units by state; raise StateError if the table's index hides some of them."""
     counts: dict[str, list[Any]] = {}
     for state, units, *times, in_table, in_index in store.fetch_rows(COUNT_BY_STATE.format(weight=weight), at):
         if state not in UNIT_STATES:
@@ -195,7 +195,7 @@ def _counts_by_state(store: SqliteStore, weight: str, at: dict[str, float]) -> d
 
 
 def _count_replaced(store: SqliteStore) -> int:
-    """Return how many new rows are the second half of a unit whose old row is still to be deleted."""
+    """Return how many new rows are the second half of a unit whose old row must still be deleted."""
     if not store.fetch_rows(ANY_REPLACED_UNIT.format(alive=IS_UNFINISHED))[0][0]:
         return 0
     return int(store.fetch_rows(COUNT_REPLACED.format(alive=IS_UNFINISHED))[0][0])
@@ -207,7 +207,7 @@ def _count_mirror_rows_in_jobs(store: SqliteStore) -> int:
     return int(store.fetch_rows(statement, (orjson.dumps(units).decode(),))[0][0])
 
 
-# what an enqueue that was cut off left isn't there yet
+# the units of an unfinished enqueue don't count yet
 COUNT_REMAINING_UNITS = "select count(*), coalesce(sum(state = 'dead'), 0) from unit where version <= ?"
 
 
@@ -215,7 +215,7 @@ class RemainingUnits(NamedTuple):
     """The units that an older unit format left."""
 
     unit_count: int
-    dead_units: int  # of these
+    dead_units: int  # dead letters among them
 
 
 def count_remaining_units(queue: Queue) -> RemainingUnits:

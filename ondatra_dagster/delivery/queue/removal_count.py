@@ -1,7 +1,7 @@
-"""The count of what a queue would remove from the destination, which @max_deletes limits.
+"""The number of units that a queue would remove from the destination, which @max_deletes limits.
 
 The count is net: keys or groups that end, and the rows by which a table or a partition shrinks. Deletes that
-were allowed once aren't counted again, however often they have to be tried.
+were allowed once aren't counted again, however often they are retried.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ WRITE_CONTENT_SIZE = "insert into content values (?, ?) on conflict (key) do upd
 DELETE_CONTENT_SIZES = "delete from content"
 _IS_CHANGED = "state <> 'dead' and version > :after and version <= :watermark"
 _DESIRED_ROWS = ROW_COUNT.format("desired")
-# what is to come takes the place of what goes
+# a key with desired rows is replaced, not removed
 COUNT_DELETED_KEYS = f"select count(*) from unit where desired = '' and {_IS_CHANGED}"
-# of a part of the table, or of the whole of it
+# the rows by which each partition, or the whole table, shrinks
 COUNT_SHRUNK_ROWS = f"""
 select coalesce(sum(max(fewer, 0)), 0) from (
     select sum({ROW_COUNT.format(ROWS_ON_API)} - {_DESIRED_ROWS}) as fewer from unit where {_IS_CHANGED}
@@ -39,7 +39,7 @@ READ_SAMPLE_KEYS = f"""
 select {UNIT_IDENTIFIER} from unit where {_IS_CHANGED} and desired = '' and not is_context order by id limit :limit
 """
 READ_CHANGED_CONTENTS = f"select key, {_DESIRED_ROWS} from unit where {_IS_CHANGED} order by id"
-# what the API has and the table hasn't, and the other way round
+# what only the API has, and what only the table has
 DIFFERENCE = """
 select coalesce(sum(iif(desired = '', {acknowledged}, 0)), 0),
     coalesce(sum(iif(acknowledged = '' and maybe_sent is null, {desired}, 0)), 0)
@@ -53,8 +53,8 @@ class RemovalUnit(NamedTuple):
     """The unit in which removals are counted for one kind of table."""
 
     noun: str  # key, group, row
-    counts_shrinkage: bool = False  # new rows stand for old ones: only what isn't replaced is removed
-    is_mirror: bool = False  # and nothing is kept of what the API has
+    counts_shrinkage: bool = False  # new rows replace old ones: only rows without a replacement are removed
+    is_mirror: bool = False  # the queue stores no rows that the API has
 
 
 class RemovalCount(NamedTuple):
@@ -62,15 +62,15 @@ class RemovalCount(NamedTuple):
 
     noun: str
     removed_count: int
-    total_count: int | None  # how many the API has, as far as we know; None: nobody has counted
+    total_count: int | None  # how many the API has, as far as we know; None: unknown
     sample_keys: Sequence[str] = ()  # the first keys
-    is_allowed: bool = False  # somebody has let it go
+    is_allowed: bool = False  # the operator has allowed the removals
 
 
 def count_removals(
     store: SqliteStore, measure: RemovalUnit, *, size: Callable[[], int | None], samples: int = 20
 ) -> RemovalCount:
-    """What may not go without being looked at; `size` counts the table's keys or rows, if need be."""
+    """Count the removals that aren't allowed yet; `size` counts the table's keys or rows, if needed."""
     meta = _read_removal_meta(store)
     span = {
         "after": int(meta.get(REMOVALS_ALLOWED_UPTO, NOTHING_ENQUEUED)),
@@ -86,17 +86,17 @@ def count_removals(
 
 
 def allow_removals(queue: Queue) -> None:
-    """What is in the queue now may go, at this try and at all that follow."""
+    """Allow the removals that are in the queue now, in this attempt and in all later ones."""
     queue.write_meta(REMOVALS_ALLOWED_UPTO, queue.watermark)
 
 
 def write_content_sizes(queue: Queue, contents: Iterable[tuple[str, int]]) -> None:
-    """The API has so many rows of each of these mirrors: the next change is compared with that."""
+    """Store how many rows the API has of each of these mirrors; the next change is compared with that."""
     queue.store.execute_many(WRITE_CONTENT_SIZE, contents)
 
 
 def delete_content_sizes(queue: Queue) -> None:
-    """Nobody knows any more how much the API has of any mirror."""
+    """Delete the sizes of all mirrors: how much the API has is unknown."""
     queue.store.execute(DELETE_CONTENT_SIZES)
 
 
@@ -119,7 +119,7 @@ def read_table_size(store: SqliteStore) -> int | None:
 
 
 def write_table_size(queue: Queue, size: int) -> None:
-    """How many keys or rows the table has at the watermark: to count them may take a look at all of it."""
+    """Store how many keys or rows the table has at the watermark: to count them may need a scan of the table."""
     queue.write_meta(TABLE_SIZE, f"{queue.watermark}:{size}")
 
 
@@ -140,7 +140,7 @@ def _count_mirror_removals(
 def _count_on_api(
     store: SqliteStore, measure: RemovalUnit, watermark: int, size: Callable[[], int | None]
 ) -> int | None:
-    """How many the API has: what the table has, with what is still to go, without what is to come."""
+    """Return how many the API has: the table's size, plus unsent deletes, minus unsent inserts."""
     now = size()
     if now is None:
         return None

@@ -44,7 +44,7 @@ from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, 
 from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 from ondatra_dagster.row_changes import ChangeType
 
-# the units are gone, unless a newer change waits beside the batch
+# delivered units are deleted, unless a newer change replaced their content meanwhile
 DELETE_DELIVERED = "delete from unit where version = ? and id in (select value from json_each(?))"
 READ_CURRENT_UNIT = "select version, desired, attempts, outages from unit where id = ?"
 UPDATE_UNIT = """
@@ -54,7 +54,7 @@ update unit set acknowledged = :acknowledged, maybe_sent = :maybe_sent, rows = :
 where id = :id
 """
 
-# what a mirror ends as: any row that isn't there yet leaves it incomplete
+# A mirror gets the worst outcome of its rows: with one row missing it is incomplete.
 _SEVERITY = {verdict: place for place, verdict in enumerate((Verdict.OK, Verdict.WARN, Verdict.REJECT, Verdict.ERROR))}
 
 
@@ -63,23 +63,23 @@ class UnitMessage(NamedTuple):
 
     key: str
     message: str
-    unit_count: int  # as how many it counts
+    unit_count: int  # how many units it counts as
 
 
 @dataclasses.dataclass(slots=True)
 class SettledBatch:
-    """The outcomes of a batch's units, which the run's grid adds up."""
+    """The outcomes of a batch's units, which the run adds up."""
 
     counts: Mapping[UnitOutcome, Counts] = dataclasses.field(
         default_factory=lambda: {end: Counts() for end in UnitOutcome}
     )
     errors: set[str] = dataclasses.field(default_factory=set)  # why units failed
-    failures: list[UnitMessage] = dataclasses.field(default_factory=list)  # units that will be tried again
-    record_count: int = 0  # that were kept
-    has_delivered_rows: bool = False  # the API took some rows of it
+    failures: list[UnitMessage] = dataclasses.field(default_factory=list)  # units that will be retried
+    record_count: int = 0  # records that were stored
+    has_delivered_rows: bool = False  # the API took some of its rows
     exhausted_units: int = 0  # units that ran out of attempts
     rejections: list[UnitMessage] = dataclasses.field(default_factory=list)
-    warnings: list[UnitMessage] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
+    warnings: list[UnitMessage] = dataclasses.field(default_factory=list)  # delivered, but push returned a warning
 
 
 Outcomes = Mapping[str, RowOutcome]  # by result key
@@ -94,9 +94,9 @@ def settle_batch(
     wait: Callable[[int], float] = row_retry_seconds,
     counter: UnitCounter | None = None,
 ) -> SettledBatch:
-    """Apply every outcome of a batch and record it, or nothing.
+    """Apply and record every outcome of a batch in one transaction.
 
-    `counter` is the run's; without one the batch is counted as if it were all that the run sends.
+    `counter` is the run's; without it the batch is counted as if the run sent nothing else.
     """
     if queue.unit_kind is UnitKind.MIRROR:
         result = result._replace(outcomes=_worst_for_all(result.outcomes))
@@ -113,7 +113,7 @@ def settle_batch(
 
 
 def _worst_for_all(outcomes: Outcomes) -> Outcomes:
-    """What came whole ends whole: by the worst that was said of any of its rows."""
+    """Return the worst outcome for every row: a mirror succeeds or fails as a whole."""
     worst = max(outcomes.values(), key=lambda outcome: _SEVERITY[outcome.verdict], default=DELIVERED_OUTCOME)
     return dict.fromkeys((*outcomes, NO_ROW_KEY), worst)
 
@@ -147,7 +147,7 @@ class _Settlement:
         self._delete_records: list[SettledRow] = []
 
     def settle_delivered_units(self, batch: Batch) -> set[int]:
-        """The units whose every row arrived: nothing is left of them but their records."""
+        """Delete the units whose rows all arrived, add their records, and return their ids."""
         units = self._delivered_units(batch)
         by_version: dict[int, list[int]] = {}
         for unit in units:
@@ -159,7 +159,7 @@ class _Settlement:
         has_newer = sum(gone) < len(units)
         for unit in units:
             if has_newer:
-                # some have a newer change: they go on from what the API has now
+                # some units have a newer change, which continues from what the API has now
                 known = unit.key_state.if_delivered(self._queue.unit_kind)
                 self._continue_with_newer_change(unit, known, UnitOutcome.SUCCEEDED)
             else:
@@ -181,7 +181,7 @@ class _Settlement:
         return [unit for unit in batch.units if missed.isdisjoint(unit.result_keys)]
 
     def settle_unit(self, unit: BatchUnit) -> None:
-        """Move one unit on whose rows didn't all arrive."""
+        """Settle one unit whose rows didn't all arrive."""
         fates = {row.result_key: self._send_result(self._outcomes[row.result_key]) for row in unit.sent_rows}
         known = state_after(unit.key_state, unit.sent_rows, fates, self._queue.unit_kind)
         if any(self._outcomes[key].verdict is Verdict.ERROR for key in unit.result_keys):
@@ -192,7 +192,7 @@ class _Settlement:
         self._add_records(unit, counted)
 
     def _is_rejected(self, unit: BatchUnit) -> bool:
-        """Whether a row was rejected: of an update's pair, the image after it."""
+        """Return whether a row was rejected; of an update's pair only the postimage counts."""
         return not unit.sent_rows or any(
             self._outcomes[row.result_key].verdict is Verdict.REJECT
             for row in unit.sent_rows
@@ -202,13 +202,13 @@ class _Settlement:
     def _send_result(self, outcome: RowOutcome) -> SendResult:
         if outcome.is_delivered:
             return SendResult.DELIVERED
-        # a call has got no answer, or push said nothing of a row that it may well have sent
+        # a call got no answer, or push returned nothing about a row that it may have sent
         if self._pushed.unanswered_calls or (self._pushed.calls and not outcome.is_from_push):
             return SendResult.UNANSWERED
         return SendResult.REFUSED if outcome.verdict is Verdict.REJECT else SendResult.FAILED
 
     def _settle_failed_unit(self, unit: BatchUnit, known: KeyState) -> None:
-        """Not now: the unit waits for a later run, or has been tried often enough."""
+        """Let the unit wait for a later run, or end it after its last attempt; a newer change replaces it."""
         version, _, attempts, outages = self._read_current_unit(unit)
         message = self._message(unit, Verdict.ERROR)
         self.result.errors.add(message)
@@ -229,9 +229,9 @@ class _Settlement:
             self._add_records(unit, counted, gave_up_after=attempts + 1)
 
     def _mark_dead(self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, attempts: int) -> Counts:
-        """Never again by itself: a dead letter, unless the key has a newer change or is as it should be.
+        """Make the unit a dead letter, unless the key has a newer change or nothing to send.
 
-        Returns as what it counts.
+        Return what the unit counts as.
         """
         version, desired, attempts_before, _ = self._read_current_unit(unit)
         key_state = known._replace(desired=load_row_set(desired))
@@ -245,12 +245,12 @@ class _Settlement:
     def _continue_with_newer_change(
         self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, gave_up_after: int = 0
     ) -> Counts:
-        """The key's newer change takes over from what is known now, with fresh attempts.
+        """Continue with the key's newer change from what is known now, with fresh attempts.
 
-        Returns as what the unit counts, which has ended only where nothing is left to send.
+        Return what the unit counts as. It counts as ended only if nothing is left to send.
         """
         found = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))
-        if not found:  # it was delivered, and nothing came after
+        if not found:  # it was delivered, and no newer change came
             return self._count_unit(unit, end)
         desired = load_row_set(str(found[0][1]))
         newest = known._replace(desired=desired)
@@ -262,7 +262,7 @@ class _Settlement:
         return NO_COUNTS
 
     def _counted_unit(self, unit: BatchUnit, desired: RowSet | None = None) -> CountedUnit:
-        """The unit for the counter; `desired` is the newest where it isn't what was sent."""
+        """Return the unit for the counter; `desired` has the newest rows if they differ from the sent ones."""
         if self._queue.unit_kind is UnitKind.MIRROR:
             has = len(unit.sent_rows if desired is None else desired)
             return CountedUnit(unit.id, unit.partition, read_content_size(self._queue.store, unit.key), has)
@@ -272,7 +272,7 @@ class _Settlement:
     def _count_unit(
         self, unit: BatchUnit, end: UnitOutcome, *, desired: RowSet | None = None, gave_up_after: int = 0
     ) -> Counts:
-        """Count the unit, which has ended, and keep what was said of it."""
+        """Count the unit with this outcome, and add its message to the result."""
         counts = self._counter.count(self._counted_unit(unit, desired), end)
         self.result.counts[end].update(counts)
         if units := counts.total():
@@ -343,7 +343,7 @@ class _Settlement:
                 self._add_record(STATUS_REJECTED, unit, sent, message, is_deleted=is_deleted)
 
     def _has_undelivered_rows(self, unit: BatchUnit, context: Collection[ChangeType]) -> bool:
-        """Whether a row that isn't context didn't arrive: its record tells of the unit's end."""
+        """Return whether a row that isn't context didn't arrive: the record of that row reports the unit's outcome."""
         return any(
             row.change_type not in context and not self._outcomes[row.result_key].is_delivered for row in unit.sent_rows
         )
@@ -351,7 +351,7 @@ class _Settlement:
     def _add_record(
         self, status: str, unit: BatchUnit, sent: SentRow, message: str, *, is_deleted: bool = True
     ) -> None:
-        """Keep the record of one row; a delete that only makes room for another row isn't one."""
+        """Add the record of one row; with `is_deleted` false, a delete is stored among the updated rows."""
         change_type, (rowid, layout, payload) = sent
         key = unit.belongs_to
         if key is None:

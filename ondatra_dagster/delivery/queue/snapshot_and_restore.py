@@ -32,19 +32,19 @@ from ondatra_dagster.delivery.unit_shape_by_model_kind import KEY_NAMES_SINCE, U
 
 
 class SnapshotUnit(NamedTuple):
-    """One delivery key that is pending, waiting, frozen, dead or in an open job."""
+    """A delivery key that is pending, waiting, frozen, dead or in an open job."""
 
     key: str
-    version: int  # of its newest change
+    version: int  # the version of its newest change
     state: str
-    acknowledged: str | None  # what the API last acknowledged, as the queue spells it
-    maybe_sent: str | None  # what went out without an answer
+    acknowledged: str | None  # what the API last acknowledged, in the queue's text format
+    maybe_sent: str | None  # what was sent without an answer
     desired: str
     attempts: int
     due_at: float | None
     message: str | None
     job_ref: str | None
-    belongs_to: str = ""  # of a row by its rowid: the key's value, the partition's
+    belongs_to: str = ""  # for a row named by its rowid: the value of its key or partition
     is_context: int = 0
     key_renewals: int = 0
     set_at: float | None = None  # the moment at which due_at was set
@@ -52,7 +52,7 @@ class SnapshotUnit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSnapshot:
-    """Where one sync run ended, and every key that isn't settled; the tracking store keeps it."""
+    """The state of a sync's queue at the end of a run, with each key that isn't settled; kept in the tracking store."""
 
     sync_id: str
     run_id: str
@@ -62,14 +62,14 @@ class QueueSnapshot:
     base_url: str
     written_at: datetime
     units: Iterable[SnapshotUnit]
-    state_id: str = ""  # of the state folder that left it; the tracking store fills it in
-    known_since: str = ""  # the run after which the records are about what this base_url's API holds
-    layouts: Mapping[int, str]  # layout id → JSON text of its columns: what base and target texts refer to
-    queue_metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what else the queue's file says
+    state_id: str = ""  # the state folder that wrote it; set by the tracking store
+    known_since: str = ""  # the run after which the records describe what the API at this base_url has
+    layouts: Mapping[int, str]  # layout id → JSON text of its columns; the units' row sets refer to it
+    queue_metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)  # other values of the queue's meta
 
 
-# what of a queue's meta goes into its snapshot as it is
-SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots so far, as by a resync: a run's id names none
+# values of the queue's meta table that the snapshot contains unchanged
+SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots without a run, as by a resync: no run's id names them
 SNAPSHOT_META = (
     UNIT_FORMAT,
     KEY_GENERATION,
@@ -79,9 +79,9 @@ SNAPSHOT_META = (
     INVALID_RECORDED_IN_RUNS,
     SNAPSHOTS_WITHOUT_RUN,
 )
-CONTENT_SIZES = "contents"  # and, as one note more, how much the API has of each mirror
+CONTENT_SIZES = "contents"  # one more value in queue_metadata: how many rows the API has of each mirror
 
-# in the meta: the newest run of which snapshot and records tell, until the queue knows all that they say
+# in the meta: the newest run that the snapshot and the records cover, until the queue has all their content
 RESTORE_UPTO = "taking_over"
 
 DELETE_ALL_META = "delete from meta where name not in ('queue_id', 'shape')"
@@ -99,17 +99,17 @@ insert into unit (
 )
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# what is claimed in a queue that is made of a snapshot is in a job
+# in a queue that was restored from a snapshot, claimed units are in jobs
 READ_UNCLAIMED_UNITS = (
     "select id, acknowledged, maybe_sent, desired from unit where id > ? and state != 'claimed' order by id limit ?"
 )
 MARK_MAYBE_SENT = "update unit set maybe_sent = ?, rows = ? where id = ?"
-# changes that came and went while what the table has now was on its way; an empty mirror weighs something
+# changes that cancelled out while the table's present rows were in flight; an empty mirror counts as a row
 DELETE_EMPTY_UNITS = "delete from unit where rows = 0 and state != 'claimed'"
 
 
 def make_snapshot(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> QueueSnapshot:
-    """Where the queue stands; its units are read while they are written down."""
+    """Return a snapshot of the queue; its units are read while the snapshot is written."""
     return QueueSnapshot(
         sync_id=sync_id,
         run_id=run_id,
@@ -148,7 +148,7 @@ def _snapshot_units(queue: Queue) -> Iterator[SnapshotUnit]:
 def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
     """Return, for each claimed unit by its id, the rows that the API may have of it: their outcome is unknown.
 
-    Those are the rows that were handed to push. The newest desired rows wait next to them.
+    Those are the rows that were handed to push. The unit's newest desired rows stay in the queue.
     """
     return {
         unit.id: dump_if_outcome_unknown(queue, unit)
@@ -159,13 +159,13 @@ def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
 
 
 def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recorded_upto: str = "") -> None:
-    """Restore the queue from a snapshot, in place of its own content.
+    """Restore the queue from a snapshot, which replaces its content.
 
-    Call it again until end_restore() was called: what the records say after the snapshot, up to that run, is
-    only in memory.
+    After a crash before end_restore(), call it again: the outcomes in the records, up to the run
+    `recorded_upto`, are only in memory.
     """
     in_jobs: list[tuple[str, str]] = []
-    # in one transaction: a queue that has the snapshot's watermark without its units has nothing to do
+    # in one transaction: a queue with the snapshot's watermark but without its units would have nothing to do
     with queue.store.write_transaction():
         _delete_units(queue)
         queue.write_meta(RESTORE_UPTO, max(snapshot.run_id, recorded_upto))
@@ -187,7 +187,7 @@ def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recor
 
 
 def clear_queue(queue: Queue) -> None:
-    """Let the queue say nothing, as if it were lost: it is a copy of what it was once."""
+    """Empty the queue, as if it were lost, because it is an outdated copy."""
     with queue.store.write_transaction():
         _delete_units(queue)
         delete_content_sizes(queue)
@@ -196,7 +196,7 @@ def clear_queue(queue: Queue) -> None:
 
 
 def _delete_units(queue: Queue) -> None:
-    # what had settled in a copy that was put back is published, with all that came after
+    # the settled rows of an outdated copy are published, with all that came after them
     for table in ("unit", "staged", "batch", "layout", "settled"):
         queue.store.execute(f"delete from {table}")
 
@@ -207,17 +207,17 @@ def count_snapshots_without_run(queue: Queue, snapshot: QueueSnapshot) -> tuple[
 
 
 def is_restoring(queue: Queue) -> bool:
-    """Whether a takeover was begun and hasn't come to its end."""
+    """Return whether a restore has begun and hasn't ended."""
     return read_restore_upto(queue) is not None
 
 
 def read_restore_upto(queue: Queue) -> str | None:
-    """The newest run of which a takeover that was begun has to tell."""
+    """Return the newest run that an unfinished restore must cover."""
     return queue.read_meta(RESTORE_UPTO)
 
 
 def end_restore(queue: Queue) -> None:
-    """The queue knows all that snapshot and records say; the caller has the transaction."""
+    """End the restore: the queue has the content of the snapshot and the records. The caller has the transaction."""
     newest = queue.read_meta(RESTORE_UPTO)
     if newest is not None:
         queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest))
@@ -230,7 +230,7 @@ def _unit_values(
     if unit.job_ref:
         in_jobs.append((unit.key, unit.job_ref))
     acknowledged, maybe_sent, desired = unit.acknowledged or "", unit.maybe_sent, unit.desired
-    # of a batch only the job is gone on with
+    # only jobs continue: units of other batches are pending again
     state = "pending" if unit.state == "claimed" and not unit.job_ref else unit.state
     died_at = now if state == "dead" else None
     rows, place = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
@@ -240,9 +240,9 @@ def _unit_values(
 
 
 def mark_all_maybe_sent(queue: Queue) -> None:
-    """Whatever units say may have been sent by a run of which nothing is known: not so what is in a job.
+    """Mark the units outside of jobs as maybe sent, because an unknown run may have sent them.
 
-    Units of which there is nothing to send, as records may leave them, are no more after that.
+    Units with nothing to send, which records may leave, are deleted.
     """
     last = 0
     while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last, CHUNK_KEYS)):

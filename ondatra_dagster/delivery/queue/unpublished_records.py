@@ -17,17 +17,17 @@ ADD_PACK = """
 insert into settled (run_id, type, count, started_at, ended_at, rows, digest)
 values (?1, ?2, ?3, ?4, ?5, ?6, row_digest(?1, ?2, ?3, ?4, ?5, ?6, null))
 """
-PACK_COLUMNS = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # what read_pack() reads
+PACK_COLUMNS = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # which read_pack() reads
 RECORDS_UPDATED = "records_updated"
 RECORDS_DELETED = "records_deleted"
 RECORDS_INVALID = "records_invalid"
-PACK_ROWS = 10_000  # are kept together; a file of records takes in some of these packs, each whole
+PACK_ROWS = 10_000  # rows that are stored together; a record file consists of whole packs
 STATUS_SUCCEEDED = "succeeded"
 STATUS_REJECTED = "rejected"
 
 
 class SettledRow(NamedTuple):
-    """A row that ended, as the queue keeps it until it is published."""
+    """A row that ended, as the queue stores it until it is published."""
 
     key: str
     rowid: int
@@ -50,7 +50,7 @@ class PushAttempt:
 
 
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
-    """Keep rows that ended until they are published; the caller has the transaction."""
+    """Store rows that ended until they are published; the caller has the transaction."""
     for begin in range(0, len(rows), PACK_ROWS):
         part = rows[begin : begin + PACK_ROWS]
         text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
@@ -59,7 +59,7 @@ def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt:
 
 
 def read_pack(store: SqliteStore, row: Sequence[Any]) -> Iterator[SettledRow]:
-    """Return the rows of a pack that SETTLED selects; StateError unless they are as they were kept."""
+    """Yield the rows of a pack with PACK_COLUMNS; raise StateError if the pack is damaged."""
     number, digest, *values = row
     check_row_digest(store, "settled", number, values, digest)
     *_, text, _ = values
@@ -71,9 +71,9 @@ def parse_settled_rows(text: bytes) -> Iterator[SettledRow]:
         yield SettledRow(*fields)
 
 
-FILE_ROWS = 50_000  # a file is closed when it has this many
+FILE_ROWS = 50_000  # a file gets no more packs once it has this many rows
 RECORD_TYPES = orjson.dumps([RECORDS_DELETED, RECORDS_INVALID, RECORDS_UPDATED]).decode()
-SNAPSHOT_RUN = "leaves_frontier"  # in the meta: the run that is about to leave, or left, the newest snapshot
+SNAPSHOT_RUN = "leaves_frontier"  # in the meta: the run that writes, or wrote, the newest snapshot
 READ_RUNS = "select run_id, about from run order by run_id"
 ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"
@@ -81,7 +81,7 @@ WRITE_FILES = "update run set files = ? where run_id = ?"
 DELETE_RUN = "delete from run where run_id = ?"
 
 
-# no damaged word hides rows: they belong to a run that hasn't ended, and to one of three types
+# finds damaged packs: a pack must belong to an open run, and have one of three types
 COUNT_STRAY_PACKS = """
 select count(*) from settled
 where run_id not in (select run_id from run) or type not in (select value from json_each(?))
@@ -123,24 +123,24 @@ class UnassignedRows(NamedTuple):
 
 
 def begin_run(queue: Queue, run_id: str, about: str) -> None:
-    """Note that this run may leave records; `about` is what its metadata needs if it never ends."""
+    """Record that this run may leave records; `about` is what its metadata needs if the run never ends."""
     queue.store.execute(ADD_RUN, (run_id, about))
 
 
 def open_runs(queue: Queue) -> dict[str, str]:
-    """The runs that haven't ended, oldest first, with what is known about them."""
+    """Return the runs that haven't ended, oldest first, with the `about` of each."""
     return {str(run_id): str(about) for run_id, about in queue.store.fetch_rows(READ_RUNS)}
 
 
 def end_run(queue: Queue, run_id: str) -> None:
-    """All that the run left is published."""
+    """Delete the run and its counts, because all its records are published."""
     with queue.store.write_transaction():
         queue.store.execute(DELETE_RUN, (run_id,))
         delete_counts(queue, run_id)
 
 
 def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
-    """How many files of each type the run has begun to write."""
+    """Return how many files of each type the run has begun to write."""
     begun: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
     return begun
 
@@ -158,7 +158,7 @@ def _check_no_stray_packs(queue: Queue) -> None:
 
 
 def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RecordFile | None:
-    """Give the oldest loose rows of a type their file; None when there are none."""
+    """Assign the oldest unassigned rows of a type to a new file and return it; None when there are none."""
     with queue.store.write_transaction():
         last = None
         rows = 0
@@ -178,7 +178,7 @@ def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = 
 
 
 def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
-    """The run's files that aren't known to be written."""
+    """Return the run's files that aren't known to be written."""
     _check_no_stray_packs(queue)
     return [
         RecordFile(run_id, str(kind), int(number))
@@ -187,14 +187,14 @@ def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
 
 
 def read_file_rows(queue: Queue, file: RecordFile) -> Iterator[tuple[float, float, SettledRow]]:
-    """A file's rows, each with the time at which its batch began and ended."""
+    """Yield a file's rows, each with the start and the end of its batch."""
     for started_at, ended_at, *kept in queue.store.iterate_rows(READ_FILE_PACKS, file):
         for row in read_pack(queue.store, kept):
             yield float(started_at), float(ended_at), row
 
 
 def delete_published_rows(queue: Queue, file: RecordFile) -> None:
-    """The file is there, so its rows need not be kept any more."""
+    """Delete the rows of a file that is published."""
     queue.store.execute(DELETE_FILE_PACKS, file)
 
 
@@ -213,9 +213,9 @@ where run_id = :run_id and type = :type
 
 
 def read_started_files(store: SqliteStore) -> dict[str, Mapping[str, int]]:
-    """The runs that haven't ended, the newest first: of each type, how many files have got their rows.
+    """Return, for each run that hasn't ended, newest first, how many files of each type have got their rows.
 
-    A file with that number or a higher one holds rows that ended later than this look.
+    A file with that number or a higher one has rows that ended after this read.
     """
     return {str(run_id): orjson.loads(str(files)) for run_id, files in store.fetch_rows(READ_RUNS_NEWEST_FIRST)}
 
@@ -223,7 +223,7 @@ def read_started_files(store: SqliteStore) -> dict[str, Mapping[str, int]]:
 def read_unpublished_rows(
     store: SqliteStore, run_id: str, kind: str, published: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
-    """The rows of a type that aren't in these files, the newest first, each with its batch's times."""
+    """Yield the rows of a type that aren't in these files, newest first, each with the times of its batch."""
     for started_at, ended_at, *kept in store.iterate_rows(
         READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published)
     ):
@@ -232,7 +232,7 @@ def read_unpublished_rows(
 
 
 def count_unpublished_rows(store: SqliteStore, run_id: str, kind: str, published: Collection[int]) -> int:
-    """How many they are."""
+    """Return how many rows read_unpublished_rows() would yield."""
     return int(store.fetch_rows(COUNT_UNPUBLISHED_ROWS, _query_values(run_id, kind, published))[0][0])
 
 
@@ -247,8 +247,8 @@ _PREIMAGES_AND_DELETES = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELET
 def unrecorded_change_types(
     shape: UnitKind, *, replaces_rows: bool, is_context: bool, has_desired_rows: Callable[[], bool]
 ) -> frozenset[ChangeType]:
-    """The changes of a unit that are its context: deletes stand beside inserts that take their rows' places."""
-    # a unit's desired rows are parsed only where they are needed, which is seldom
+    """Return the change types of a unit that are only context: deletes are, if inserts replace their rows."""
+    # the unit's desired rows are parsed only if they are needed, which is rare
     if is_context or ((replaces_rows or shape is UnitKind.GROUP) and has_desired_rows()):
         return _PREIMAGES_AND_DELETES
     return _PREIMAGES

@@ -1,4 +1,4 @@
-"""The files of lib/ that make up one push function: its own, and all that it loads; parsed, not run."""
+"""The files of lib/ that make up one push function: its own file and all that it loads, parsed but not run."""
 
 import ast
 import contextlib
@@ -24,23 +24,23 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 
 class LibraryFile(NamedTuple):
-    """One file of lib/."""
+    """A file of lib/."""
 
     name: str  # lib/NAME.star
     text: str
     tree: starlark.AstModule
-    loads: Mapping[str, str]  # what its load()s say → the name of the file they mean
+    loads: Mapping[str, str]  # the argument of each load() → the name of the file that it means
 
 
 def list_library_files(path: Path) -> Sequence[LibraryFile]:
-    """The file after all that it loads, each once and all inside lib/; ProjectError where that can't be."""
+    """Return the file after all that it loads, each once and all inside lib/; raise ProjectError if that fails."""
     files: dict[str, LibraryFile] = {}
     _collect_files(path.parent, path.name, files, ())
     return list(files.values())
 
 
 def library_file_name(lib: Path, relative: str) -> str:
-    """What a file of lib/ is called in messages, and by others that load it."""
+    """Return the name of a file of lib/ in messages, and for the files that load it."""
     return f"{lib.name}/{relative}"
 
 
@@ -62,7 +62,7 @@ def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], abov
 
 
 def _find_load_line(wanted: str, name: str, text: str) -> FileLine:
-    """Return the line that loads this file. Its name may be written with escapes there."""
+    """Return the line that loads this file. There its name may be written with escapes."""
     with contextlib.suppress(SyntaxError):  # an escape that Python doesn't have
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
@@ -77,7 +77,7 @@ def _resolve_load(lib: Path, wanted: str, place: FileLine, open_files: tuple[str
     try:
         path = (lib / wanted).resolve()
         is_file = path.is_file()
-    except (OSError, ValueError) as error:  # it is too long, or has a NUL in it
+    except (OSError, ValueError) as error:  # the path is too long, or has a NUL
         raise refusal from error
     if not path.is_relative_to(lib.resolve()) or path.suffix != ".star":
         raise refusal
@@ -96,13 +96,13 @@ def _read_text(path: Path, name: str) -> str:
         raise ProjectError([unreadable_file_problem(name, error)]) from error
 
 
-# all names of a file are looked up before its first statement runs: this one, which ends it
+# All names of a file are resolved before its first statement runs. This one is the first, and fails.
 _NAMES_ONLY_LINE = f'{{}}["every name is known"]; {LOAD_LINE}'
 _UNDEFINED_NAME = re.compile(r"Variable `(.+?)` not found")
 
 
 def find_undefined_names(files: Sequence[LibraryFile]) -> Iterator[Problem]:
-    """Of each file what it loads and can't have, and the first other name that nothing in it defines."""
+    """Yield, for each file, the names that it loads and that don't exist, and the first other undefined name."""
     texts = {file.name: file.text for file in files}
     for file in files:
         for load in file.tree.loads():

@@ -56,7 +56,7 @@ def _each_path(places: Json) -> Json:
 
 
 def _split_types(inner: str) -> Iterator[str]:
-    """Yield the texts between the commas that are in no brackets."""
+    """Yield the texts between the commas that are outside of brackets."""
     depth = begin = 0
     for at, character in enumerate(inner):
         depth += (character in "<(") - (character in ">)")
@@ -66,7 +66,7 @@ def _split_types(inner: str) -> Iterator[str]:
     yield inner[begin:]
 
 
-# Python can call the functions of a module only by their names there
+# Python can call the functions of a module only by their names in it
 _LOAD_TEMPLATE = """
 load("{prelude}", "deliver")
 load("{file}", {functions})
@@ -80,7 +80,7 @@ EMPTY_BATCH = '{"columns":[],"rows":[]}'
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushContext:
-    """The values that a file's functions may declare as parameters, with every batch of a sync, and their clock."""
+    """The values that a file's functions may declare as parameters, for every batch of a sync, and their clock."""
 
     sync_id: str
     kind: str
@@ -93,7 +93,7 @@ class PushContext:
 
 
 class PushLibrary:
-    """A lib/*.star file, loaded. Several threads may push through it."""
+    """A loaded lib/*.star file. Several threads may push through it."""
 
     def __init__(self, source: PushFile, caller: starlark.FrozenModule, files: frozenset[str]) -> None:
         self._source = source
@@ -113,10 +113,10 @@ class PushLibrary:
         http: BatchCalls,
         context: PushContext,
     ) -> object:
-        """Return what push(), poll() or finalize() returns, given the parameters that it declares.
+        """Call push(), poll() or finalize() with the parameters that it declares; return its result.
 
-        `own_arguments` are those that only this function has. A raise in it is a PushContractError with place
-        and cause.
+        `own_arguments` are those that only this function has. An error in the function becomes a
+        PushContractError with place and cause.
         """
         call = PushCall(self.config, http, batch_number=context.batch_number, clock=context.clock, sleep=context.sleep)
         wanted = self._source.function_parameters[function]
@@ -136,7 +136,7 @@ class PushLibrary:
             text = str(error)
         finally:
             current_call.reset(token)
-        # not raised in the handler: Starlark's text may hold secrets, and a traceback shows what led to it
+        # not raised in the handler: Starlark's text may contain secrets, and a traceback would show it
         raise call.raised_error or self._contract_error(function, text, call)
 
     def _call_arguments(self, context: PushContext) -> dict[str, object]:
@@ -163,13 +163,13 @@ class PushLibrary:
         return PushContractError(truncate_message(call.http.redactor.redact(f"{file}:{line}: {what}")))
 
     def _line_of(self, function: str) -> int:
-        """Return where a function begins, for what is wrong with its result."""
+        """Return the line where a function begins, for errors in its result."""
         before, found, _ = f"\n{self._source.text}".rpartition(f"\ndef {function}(")
         return before.count("\n") + 1 if found else 1
 
 
 def load_library(path: Path) -> PushLibrary:
-    """Load lib/NAME.star and run its top level; ProjectError with all that is wrong with it."""
+    """Load lib/NAME.star and run its top level; raise ProjectError with all its problems."""
     source, problems = parse_push_file(path, library_file_name(path.parent, path.name))
     if source is None:
         raise ProjectError(problems)

@@ -20,11 +20,11 @@ BUILTIN_NAMES = (
 )
 
 
-# Starlark's own words that end the process on some values, and what stands in for them
+# Starlark's own functions that crash the process on some values, and their replacements
 _REPLACED_BUILTINS = {"json": "checked_json", "fail": "checked_fail"}
 
 
-# stands as one line before a file's own, so lines in messages are one too high
+# one line before a file's first, so lines in messages are one too high
 LOAD_LINE = "load({})\n".format(
     ", ".join(
         [*(f'"{word}"' for word in (PRELUDE, *BUILTIN_NAMES)), *(f'{k} = "{v}"' for k, v in _REPLACED_BUILTINS.items())]
@@ -37,7 +37,7 @@ _DIALECT.enable_f_strings = True
 
 
 def parse_file(name: str, text: str) -> starlark.AstModule:
-    """The text as Starlark reads it; nothing of it is run."""
+    """Parse the text as Starlark; nothing of it is run."""
     return starlark.parse(name, text, _DIALECT)
 
 
@@ -57,7 +57,7 @@ def evaluate_until_load(tree: starlark.AstModule) -> None:
 
 @functools.cache
 def load_prelude() -> starlark.FrozenModule:
-    """The module of which every file gets its words."""
+    """Return the module from which every file gets its built-in names."""
     module = starlark.Module()
     for name, function in host_functions().items():
         module.add_callable(name, function)
@@ -86,13 +86,13 @@ class FileLine(NamedTuple):
 class StarlarkFault(NamedTuple):
     """An error in a user's file."""
 
-    file: str  # "" where Starlark doesn't tell
+    file: str  # "" if Starlark doesn't say
     line: int
     message: str
 
     @classmethod
     def parse_error(cls, text: str, files: Set[str]) -> Self:
-        """Where in these files an error is that Starlark tells of in this text, and what it is."""
+        """Return the place in these files, and the message, of the error in a text from Starlark."""
         found = _ERROR_PATTERN.search(text)
         what = found[1] if found else text
         for prefix in ("fail: ", "WrongUseError: "):
@@ -105,14 +105,14 @@ class StarlarkFault(NamedTuple):
 
 
 def is_starlark_error(error: BaseException) -> bool:
-    """Whether the .star file is to blame: a panic and a result that Python can't hold are its doing too."""
+    """Return whether the .star file caused the error; a panic and a result that Python can't hold count, too."""
     return (
         isinstance(error, starlark.StarlarkError | TypeError | ValueError) or type(error).__module__ == "pyo3_runtime"
     )
 
 
 def to_project_error(error: BaseException, name: str) -> ProjectError:
-    """The error of a file that can't be read, or whose top level fails."""
+    """Return the error of a file that can't be parsed, or whose top level fails."""
     fault = StarlarkFault.parse_error(str(error), {name})
     what = fault.message.removeprefix("Parse error: ")
     return FileLine(name, fault.line).to_error(what, f"{docs_command('push-functions')} says what Starlark has")

@@ -1,6 +1,6 @@
 """The Python functions that builtin_objects.star calls: http, env, sleep, print, digests, base64, times and quoting.
 
-A WrongUseError becomes an error of the .star file's line.
+A WrongUseError becomes an error in the line of the .star file.
 """
 
 import base64
@@ -33,7 +33,7 @@ class WrongUseError(Exception):
 
 
 def describe_type(value: object) -> str:
-    """What a value is, without the value: it may hold secrets, and a part of one can't be masked."""
+    """Return the type of a value, not the value: it may contain secrets, and a part of one can't be masked."""
     return f"a value of type {type(value).__name__}"
 
 
@@ -50,13 +50,13 @@ def _encode_digest(digest: bytes, encoding: object) -> str:
 
 
 def digest_text(name: str, text: object, encoding: object) -> str:
-    """A digest of the text's UTF-8."""
+    """Return a digest of the text's UTF-8 bytes."""
     digest = hashlib.new(name, _require_text(text, name).encode(), usedforsecurity=False).digest()
     return _encode_digest(digest, encoding)
 
 
 def hmac_sha256(key: object, text: object, encoding: object) -> str:
-    """The text's signature."""
+    """Return the text's signature."""
     word = "hmac_sha256"
     digest = hmac.digest(_require_text(key, word).encode(), _require_text(text, word).encode(), "sha256")
     return _encode_digest(digest, encoding)
@@ -67,15 +67,15 @@ def base64_encode(text: object) -> str:
 
 
 def base64_decode(text: object) -> str:
-    """The text that was encoded; one that holds bytes can't be had here."""
+    """Return the decoded text; raise WrongUseError if the bytes aren't text."""
     try:
         return base64.b64decode(_require_text(text, "base64.decode"), validate=True).decode()
-    except ValueError as error:  # what isn't ASCII, isn't base64, or isn't UTF-8 then
+    except ValueError as error:  # not ASCII, not base64, or not UTF-8 after that
         raise WrongUseError(f"base64.decode: {error}") from error
 
 
 def url_quote(text: str, safe: object) -> str:
-    """Return the text as a part of an address, its slashes quoted too."""
+    """Return the text quoted for an address, slashes too."""
     if len(text) > MAX_QUOTED_LENGTH:
         raise WrongUseError(f"url_quote takes a text of at most {MAX_QUOTED_LENGTH:,} characters")
     return quote(text, safe=_require_text(safe, "url_quote"))
@@ -86,7 +86,7 @@ def current_time_text() -> str:
 
 
 def parse_time(text: object) -> float:
-    """Seconds since 1970 of an ISO 8601 time; without an offset it is UTC."""
+    """Return the seconds since 1970 of an ISO 8601 time; without an offset it is UTC."""
     try:
         moment = datetime.fromisoformat(_require_text(text, "time.parse"))
     except ValueError as error:
@@ -95,7 +95,7 @@ def parse_time(text: object) -> float:
 
 
 def format_time(seconds: object, pattern: object = "%Y-%m-%dT%H:%M:%SZ") -> str:
-    """Seconds since 1970 as text, in UTC."""
+    """Return seconds since 1970 as text, in UTC."""
     if not isinstance(seconds, int | float):
         raise WrongUseError(f"time.format takes seconds since 1970, not {describe_type(seconds)}")
     if len(_require_text(pattern, "time.format")) > MAX_PATTERN_LENGTH:
@@ -112,18 +112,18 @@ PRINT_CHARACTERS = 2_000  # of one line
 _NO_JSON, _STARLARK_JSON, _PYTHON_JSON = 0, 1, 2
 
 
-# Starlark's decoder makes floats of integers of more than 64 bits, and gives up at 128 levels
+# Starlark's decoder makes integers of more than 64 bits floats, and gives up at 128 levels
 _LONG_INTEGER = re.compile(r"[0-9]{19}")
 _MAX_DEPTH = 120
-_MAX_BRACKETS = 2_000_000  # 50 MB of them would take a minute and gigabytes
+_MAX_BRACKETS = 2_000_000  # 50 MB of brackets would take a minute and gigabytes
 
 
-# what a value can make of Python's functions; a full disk or Ctrl-C isn't the .star file's doing
+# errors that a value can cause in Python's functions; a full disk or Ctrl-C isn't the .star file's fault
 _VALUE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class PushCall:
-    """One running call of push(): its HTTP calls, variables and time limit."""
+    """A running call of push(): its HTTP calls, variables and time limit."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class PushCall:
         sleep: Callable[[float], None] = interruption.sleep,
     ) -> None:
         self.http = http
-        self.raised_error: BaseException | None = None  # by us, on its way through Starlark, which loses it
+        self.raised_error: BaseException | None = None  # raised by the engine; Starlark loses it on the way
         self.is_over_time_limit = False
         self._config = config
         self._batch_number = batch_number
@@ -145,14 +145,14 @@ class PushCall:
         self._ends_at = clock() + config.push.time_limit_seconds
 
     def check_time_limit(self) -> bool:
-        """Return whether push() has computed for too long; Starlark calls this all the time."""
+        """Return whether push() has computed for too long; Starlark calls this very often."""
         self.is_over_time_limit = self._clock() > self._ends_at
         return self.is_over_time_limit
 
     def call_http(self, method: str, url: object, *fields: Any) -> tuple[int, str, int, Json, Mapping[str, str]]:
-        """Return an answer, in the parts of which the prelude builds the response.
+        """Return an answer, in the parts from which builtin_objects.star builds the response.
 
-        `fields` are the other ones of an HttpCall, in their order.
+        `fields` are the other fields of an HttpCall, in their order.
         """
         began_at = self._clock()
         answer = self.http.send_call(HttpCall(method, str(url), *fields))
@@ -161,19 +161,19 @@ class PushCall:
         return answer.status_for_push, answer.text, how, value, answer.headers
 
     def sleep(self, seconds: object) -> None:
-        """Wait; this counts as computing, so that nobody sleeps past the time limit."""
+        """Wait; this counts as computing, so that no sleep goes past the time limit."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise WrongUseError(f"sleep takes seconds, not {describe_type(seconds)}")
         self._sleep(max(min(float(seconds), self._ends_at - self._clock()), 0.0))
 
     def env(self, name: object) -> str:
-        """The value of a variable that API's "env" lists."""
+        """Return the value of a variable that API's "env" lists."""
         if name not in self._config.env:
             raise WrongUseError(f'env({name!r}) may not be read: name it in API\'s "env"')
         return self.http.secret_value(str(name))
 
     def print(self, text: str) -> None:
-        """A line into the log of the run, without secrets; too many or too long ones are cut."""
+        """Write a line to the run's log, without secrets; too many or too long lines are cut."""
         self._print_count += 1
         if self._print_count > PRINT_LINES + 1:
             return
@@ -184,7 +184,7 @@ class PushCall:
 
 
 def _decode_json(text: str) -> tuple[int, Json]:
-    """How the answer's JSON gets into Starlark: the short way wherever it loses nothing."""
+    """Return how the answer's JSON gets into Starlark: by its own decoder, unless that loses something."""
     brackets = text.count("[") + text.count("{")
     if brackets > _MAX_BRACKETS:
         return _NO_JSON, None
@@ -233,7 +233,7 @@ current_call: ContextVar[PushCall | None] = ContextVar("push_call", default=None
 
 
 def host_functions() -> Mapping[str, Callable[..., Any]]:
-    """Return the functions for builtin_objects.star; each works on the call of push() that runs in this thread."""
+    """Return the functions for builtin_objects.star; those of a call use the push() call that runs in this thread."""
     of_a_call: Mapping[str, Callable[..., Any]] = {
         "host_http": PushCall.call_http,
         "host_sleep": PushCall.sleep,
@@ -255,10 +255,10 @@ def _require_call() -> PushCall:
 
 
 def _capture_error(function: Callable[..., Any], *, needs_call: bool = False) -> Callable[..., Any]:
-    """Return the function, with what it raises kept: Starlark passes on no more than an exception's text.
+    """Return the function with its exceptions kept: Starlark passes on only an exception's text.
 
-    A method of PushCall needs the current one. A value that no check foresaw is an error of the .star file's
-    line.
+    A method of PushCall needs the current call. A value that no check foresaw is an error in the line of the
+    .star file.
     """
 
     def run(*arguments: Any) -> Any:
