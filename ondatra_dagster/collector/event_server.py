@@ -30,7 +30,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """A client's connection, with limits of time and size for a request's head, which uvicorn doesn't have.
 
     The application reads the body and answers. A client may offer another protocol; Java's HTTP client does so
-    by default (Upgrade: h2c). Its request is read as if it hadn't.
+    by default (Upgrade: h2c). The offer is ignored.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -200,7 +200,7 @@ class CollectorServer:
         try:
             await self.collector.start()
             await self._serve_until_stopped(started)
-        finally:  # also after a failed start: the thread would keep the process alive, and stop() raises its error
+        finally:  # also after a failed start: else its thread keeps the process alive, and its error is lost
             await asyncio.to_thread(self.collector.stop)
 
     async def _serve_until_stopped(self, started: Callable[[], None]) -> None:

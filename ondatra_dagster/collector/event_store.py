@@ -1,7 +1,8 @@
-"""The file `.ondatra/events.sqlite`, with the events that no table has yet. It has all statements on that file.
+"""The file `.ondatra/events.sqlite`, with the events that no table has yet. This module has its statements.
 
 One process writes the file: the collector, or a flush while there is no collector (`open_locked_store`). Others
-only read. A number is never used twice, even if its request was deleted: a table's position is a number.
+only read. A number is never used twice, even if its request was deleted: a table
+keeps the last number that it has.
 """
 
 import contextlib

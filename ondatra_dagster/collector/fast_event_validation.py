@@ -30,7 +30,7 @@ PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # JSON writes such a name without 
 
 
 class _Field(NamedTuple):
-    """A field of the type, named by its position: a column's name may be no name for a Python attribute."""
+    """A field of the type, named by its position: a column's name may not be a valid Python name."""
 
     name: str
     column: str

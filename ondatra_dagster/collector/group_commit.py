@@ -75,7 +75,7 @@ class GroupCommit:
             with self._open_store() as file:
                 while self._process_tasks(file, self._next_tasks()):
                     pass
-        except BaseException as error:  # the end of the thread: waiting callers get the error
+        except BaseException as error:  # the thread's outermost level: waiting callers get the error
             self._error = error
         finally:
             self._is_stopped = True

@@ -23,7 +23,7 @@ _READ_BYTES = 8 << 20  # bytes: so a record file takes few requests to a bucket
 
 
 class DigestError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """An error: the bytes of a file aren't those that were written."""
+    """The error of a file whose bytes aren't those that were written."""
 
 
 def write_digest(file: BinaryIO) -> None:

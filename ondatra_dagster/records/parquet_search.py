@@ -33,7 +33,7 @@ class MatchingRowGroup(NamedTuple):
     number: int
     conditions: Conditions  # they select its matching rows
     with_payload: bool
-    metadata: Any  # of the file: so it isn't read twice
+    metadata: Any  # the file's metadata, so that it isn't read twice
     chunk: RecordChunk | None  # the records, if they are few
 
 

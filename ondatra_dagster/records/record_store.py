@@ -240,7 +240,7 @@ class RecordStore:
         return None
 
     def is_own_run(self, metadata: Mapping[str, Json] | None) -> bool:
-        """Return whether a run is this project's, and not another's that uses this store."""
+        """Return whether the run is this project's; a run without metadata counts as its own."""
         return metadata is None or metadata.get("workspace_id") == self._workspace
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]:

@@ -70,7 +70,7 @@ class S3Storage(_UploadingStorage):
             elif found.type == FileType.Directory:
                 inside = self._file_system.get_file_info(FileSelector(found.path))
                 if all(each.base_name.startswith(".") for each in inside):
-                    self._file_system.delete_dir(found.path)  # with its marker object, also if it is empty
+                    self._file_system.delete_dir(found.path)  # with its marker object, as for an empty folder
         return found.size or 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:

@@ -94,12 +94,12 @@ class FileLock:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Return whether the lock's holder died: one that ends normally removes the file."""
+    """Return whether the file is left from a holder that died: other holders remove it when they end."""
     descriptor = _open_existing(path, os.O_RDWR)
     if descriptor is None:
         return False
     try:
-        # without a link, the holder removed the file after it was opened here
+        # a file without a link was removed by its holder after it was opened here
         return _try_lock(descriptor) and os.fstat(descriptor).st_nlink > 0
     finally:
         os.close(descriptor)

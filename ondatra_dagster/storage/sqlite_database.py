@@ -311,7 +311,7 @@ def copy_database(path: Path, to: Path) -> None:
             before = _read_file_states(path)
             for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
                 _copy_file(source, target)
-            # after two writes in one tick of the clock, the time doesn't show the second
+            # the second of two writes in one tick of the clock doesn't change the file's time
             is_idle = all(time.time() - written > IDLE_SECONDS for _, written in before)
             if is_idle and before == _read_file_states(path):
                 return
@@ -361,7 +361,8 @@ def _migrate(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -
         return
     from sqlite_utils import Database, Migrations  # imported here: it loads pandas if that is installed
 
-    connection.execute(CREATE_WRITER_TABLE)  # an older version needs the writer's, so first
+    # before the steps: a version that doesn't know one of them needs the writer's version
+    connection.execute(CREATE_WRITER_TABLE)
     connection.execute(WRITE_WRITER, (ondatra_version(),))
     migrations = Migrations(schema.name)
     for name, script in schema.steps:

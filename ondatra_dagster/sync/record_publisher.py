@@ -24,7 +24,7 @@ from ondatra_dagster.records.record_schema import RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, InvalidRow, Layout
 
-PUBLISH_SECONDS = 10.0  # of records that a lost disk may cost: older ones are in the tracking store
+PUBLISH_SECONDS = 10.0  # records of this time may be lost with a disk; older ones are in the tracking store
 OBJECT_PAYLOAD = 0  # in place of a layout: the payload is a JSON object already, as in invalid rows
 INVALID_CHUNK_ROWS = 1_000
 
@@ -49,7 +49,7 @@ class RecordPublisher:
         self._operation = operation
         self._publish_seconds = publish_seconds  # no record waits longer than this for its file
         self._unpublished_rows = 0
-        self._due_at = 0.0  # when the oldest row without a file is due: at first it isn't known, so at once
+        self._due_at = 0.0  # when the oldest row without a file is due; unknown at first, so at once
 
     def add_settled_rows(self, rows: int, *, now: float) -> None:
         """Count newly settled rows, and publish those whose file is due."""
@@ -155,9 +155,9 @@ def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> No
 def drop_recorded_invalid_rows(
     queue: Queue, tracking: RecordStore, sync_id: str, rows: Iterable[InvalidRow]
 ) -> Iterator[InvalidRow]:
-    """Yield the rows without a record, as far as the queue doesn't know that itself.
+    """Yield the rows that have no record in the runs that note_runs_with_invalid_records() noted.
 
-    note_runs_with_invalid_records() has noted which runs' records to check.
+    Without such a note, the queue knows that none of the rows has a record.
     """
     span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
     if span is None:

@@ -61,7 +61,7 @@ class Ports:
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
 
     def may_send(self) -> bool:
-        """Return whether no hold keeps the sync from sending now; a run asks before each batch."""
+        """Return whether the sync may send now; a run asks before each batch."""
         return self.find_hold_reason() is None
 
     def now(self) -> datetime:

@@ -59,7 +59,7 @@ class SyncLimits:
 
 
 def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """Return WARN for any reject, dead letter or warning; ERROR if the run had only rejects, or too many.
+    """Return WARN for any reject, dead letter or warning; ERROR if the run had only rejects, or too many of them.
 
     For a past run all of these are a WARN.
     """
@@ -157,7 +157,7 @@ def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
 
 
 def _format_next_try(run: RunSummary, now: float) -> str:
-    """Return in how long a past run's rows are retried; "" with open jobs, which may be polled earlier."""
+    """Return in how long a past run's rows are retried; "" with open jobs, because the next due time may be theirs."""
     due = run.queue.next_due_at if run.queue and run.is_past and not run.queue.units_in_jobs else None
     return f" in {format_duration(due - now)}" if due and due > now else ""
 

@@ -64,7 +64,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy:
             return RunSummary.without_run(sync.id, str(busy), at=at)
-        source = ports.read_source() or source  # others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: others may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
             conflict_check.check_before_run()
@@ -79,7 +79,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
 
 
 def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
-    """Correct times that a clock ahead has left in the queue, and log that."""
+    """Correct times in the queue from a clock that was ahead, and log that."""
     latest = correct_times(queue, now)
     if latest is not None:
         noted, clock = (datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest, now))
@@ -186,7 +186,7 @@ class SyncRun:
         )
 
     def _describe_hold(self) -> str:
-        """Return why rows that could be sent were left in the queue; "" if nothing held them."""
+        """Return why nothing may be sent, and what is pending; "" if rows may be sent."""
         hold = self._ports.find_hold_reason()
         planned = describe_counts(count_units(self._queue)) if hold else ""
         return f"{hold}: {planned} pending" if planned else hold or ""
@@ -221,8 +221,8 @@ class SyncRun:
 def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
     """Run on a copy of the queue, up to the first row that would be sent; return what a run would send.
 
-    The sync's queue has to be a copy, and the tracking store one that discards writes. If a run would refuse to
-    start, the result has its reason. Only a row in the history is left.
+    The sync's queue has to be a copy, and the tracking store one that discards writes. If a run would refuse, the
+    result has the reason. Only a row in the history is left.
     """
     at = ports.now()
     source = ports.read_source()

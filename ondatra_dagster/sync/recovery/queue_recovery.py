@@ -105,7 +105,7 @@ def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: Queue
 
 
 def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot | None) -> None:
-    """Begin the queue for this table and API; nothing has been sent yet, so other ones before don't matter."""
+    """Begin the queue for this table and API; nothing has been sent yet, so earlier ones don't matter."""
     with queue.store.write_transaction():
         if snapshot:
             queue.write_meta("last_run", snapshot.run_id)  # the queue knows all that this snapshot says
@@ -241,7 +241,7 @@ def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
 
 
 def describe_restore(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot) -> str:
-    """Return from where a sync continues whose queue is missing, or is older than what other places know."""
+    """Return a message that says from where a sync continues whose queue is missing or stale."""
     own, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     left = f"it goes on from what was left in the tracking store at {at} UTC"
     is_missing = queue.read_meta("table_id") is None

@@ -61,7 +61,7 @@ class ResyncOptions:
     """The options of a resync."""
 
     assumes_delivered: bool = False  # nothing is sent: the table's present rows count as delivered
-    deletes_missing_rows: bool = False  # rows that the API has, by the records, and the table lacks are deleted
+    deletes_missing_rows: bool = False  # delete rows that the table lacks and that were sent, according to the records
 
 
 def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
@@ -73,7 +73,7 @@ def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: others may have used the queue until it was locked
         others = StateFolderConflictCheck(sync, ports)
         others.check_before_run()
         others.begin_run(f"resync-{uuid.uuid4().hex[:12]}")
