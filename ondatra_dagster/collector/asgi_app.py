@@ -41,7 +41,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 READ_METHODS = ("GET", "HEAD")
 ALLOW_READ_HEADERS: Headers = ((b"allow", b"GET, HEAD"),)
 ALLOW_POST_HEADERS: Headers = ((b"allow", b"POST, OPTIONS"),)
-MAX_LISTED_PROBLEMS = 1000  # problems in one answer
+MAX_LISTED_PROBLEMS = 1000  # problems in one response
 
 
 class CollectorApp:
@@ -61,7 +61,7 @@ class CollectorApp:
             answer = await self._respond(scope["method"], scope["path"], headers, receive)
         except RequestRejectedError as error:
             answer = error.response
-        if answer is None:  # nobody is there to hear it
+        if answer is None:  # the client has disconnected
             return
         if answer.reason:
             self._counts.refused_requests[answer.reason] += 1
@@ -134,7 +134,7 @@ class CollectorApp:
 
 
 def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
-    """Return how many events the body has; refuse all of them when one is invalid."""
+    """Return how many events the body has; refuse all of them if one is invalid."""
     try:
         came = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -1,6 +1,6 @@
-"""The event collector: it stores events, and updates its routes and counts from time to time.
+"""The event collector: it stores events, and updates its routes and counts periodically.
 
-It refuses requests when too many run or wait, or the disk is full.
+It refuses requests when too many events arrive or wait, or when the disk is nearly full.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
-DISK_CHECK_SECONDS = 1.0  # between two looks at the disk
+DISK_CHECK_SECONDS = 1.0  # between two checks of the disk
 RETRY_AFTER_SECONDS = 30
 
 
 class Backpressure:
-    """The limits of one collector, over all who send."""
+    """The limits of one collector, over all clients together."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Backpressure:
         self._folder = folder
         self._count_pending = waiting
         self._clock = clock
-        self._allowance = float(settings.per_second or 0)  # a second's worth at most
+        self._allowance = float(settings.per_second or 0)  # at most the allowance of one second
         self._refilled_at = clock()
         self._disk_checked_at = float("-inf")
         self.free_bytes = 0
 
     def check_limits(self) -> RequestRejectedError | None:
-        """Why nothing is taken now; None when something is."""
+        """Return the reason why no events are accepted now; None if they are accepted."""
         per_second = self._settings.per_second
         if per_second and (allowance := self._refill_allowance()) <= 0:
             until_made_up_for = math.floor(-allowance / per_second) + 1
@@ -67,7 +67,7 @@ class Backpressure:
         return self.check_queue_and_disk()
 
     def check_queue_and_disk(self) -> RequestRejectedError | None:
-        """Return the same for a limit that the operator has to act on."""
+        """Return the same for the limits that the operator has to act on: waiting events and disk space."""
         if self._count_pending() >= self._settings.max_waiting:
             sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
             return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
@@ -77,7 +77,7 @@ class Backpressure:
         return None
 
     def consume_allowance(self, events: int) -> None:
-        """Count what is taken; a batch may take more than is allowed now, and those after it wait."""
+        """Subtract accepted events. A batch may exceed the allowance; then later requests are refused for a time."""
         self._allowance -= events
 
     def _refill_allowance(self) -> float:
@@ -87,28 +87,28 @@ class Backpressure:
         return self._allowance
 
     def check_disk(self) -> None:
-        """See how much room there is, unless that was seen just now."""
+        """Read the free disk space, unless it was read just now."""
         if self._clock() - self._disk_checked_at >= DISK_CHECK_SECONDS:
             self._disk_checked_at = self._clock()
             self.free_bytes = shutil.disk_usage(self._folder).free
 
 
-TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
-LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
-IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # for which the key of a request is known
-TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
+TASK_INTERVAL_SECONDS = 5.0  # between two checks of tables and models
+LOCK_WAIT_SECONDS = 3.0  # how long a flush may still hold the file's lock when the collector starts
+IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # how long a request's key is remembered
+TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # the table's log is incomplete, or another program wrote it
 MODEL_FILES = ("models/**/*.[sS][qQ][lL]",)
 log = logging.getLogger(__name__)
 
 
 class Collector:
-    """Takes events for a project, and drops them when their table has them."""
+    """The collector of a project's events. It deletes events once their table has them."""
 
     def __init__(
         self, project: Project, *, purpose: str = "ondatra events", more_metrics: Callable[[], str] = str
     ) -> None:
         self.routes = ModelRoutes(project)
-        self._new_routes: ModelRoutes | None = None  # to be gone over to
+        self._new_routes: ModelRoutes | None = None  # read, but not yet applied
         self.counts = EventCounts()
         self._settings = project.settings
         self._extra_metrics = more_metrics
@@ -117,18 +117,21 @@ class Collector:
             lambda: open_locked_store(project.settings, purpose, wait_seconds=LOCK_WAIT_SECONDS)
         )
         self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
-        self._event_counts: collections.Counter[str] = collections.Counter()  # in the file, by model
-        self._oldest_times: Mapping[str, float] = {}  # since when, by model; as of the last sweep
+        self._event_counts: collections.Counter[str] = collections.Counter()  # events in the file, by model
+        self._oldest_times: Mapping[str, float] = {}  # by model, as of the last periodic tasks
 
     async def start(self) -> None:
-        """Take the file; raises BusyError when another collector has it."""
+        """Open the file as its only writer; raise BusyError if another collector has it."""
         self._commits.start(asyncio.get_running_loop())
         self._event_counts.update(await self._commits.run_function(EventStore.count_events))
         await self._apply_routes(self.routes)
         await self.run_periodic_tasks()
 
     async def _apply_routes(self, routes: ModelRoutes) -> None:
-        """No number may come twice for a model, also where an older copy of the file was put back."""
+        """Apply the routes, after raising the file's last number to the highest that a table has.
+
+        So no number is used twice for a model, even if an older copy of the file was restored.
+        """
         numbering = await self._commits.run_function(lambda file: file.sequence_id)
         last = await asyncio.to_thread(self._last_number, routes, numbering)
         await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last))
@@ -141,7 +144,7 @@ class Collector:
         return max((number for number in last if number), default=0)
 
     def stop(self) -> None:
-        """Let go of the file, with all that is in hand committed."""
+        """Commit all pending requests and close the file."""
         self._commits.stop()
 
     @property
@@ -149,7 +152,7 @@ class Collector:
         return self._commits.is_alive
 
     async def store_request(self, intake: EventRequest) -> StoreResult:
-        """Keep events; they are durable when it returns."""
+        """Store the events of a request; they are durable when this returns."""
         self.backpressure.consume_allowance(intake.events)
         taken = await self._commits.store_request(intake)
         if taken is StoreResult.NEW:
@@ -157,13 +160,13 @@ class Collector:
         return taken
 
     def check_health(self) -> tuple[bool, dict[str, Any]]:
-        """Whether events can be taken, and how many wait."""
+        """Return whether events can be accepted, and how many wait."""
         refusal = self.backpressure.check_queue_and_disk()
         status = "ending" if not self.is_alive else refusal.response.reason if refusal else "ok"
         return status == "ok", {"status": status, "waiting": self._count_pending()}
 
     async def collect_metrics(self) -> str:
-        """How events stand, and what else of the project there is to tell."""
+        """Return the collector's metrics, and those of the project unless they fail."""
         try:
             return self._format_own_metrics() + await asyncio.to_thread(self._extra_metrics)
         except OndatraError as error:
@@ -184,13 +187,13 @@ class Collector:
         )
 
     async def repeat_periodic_tasks(self) -> None:
-        """Sweep from time to time, until nothing can be taken any more."""
+        """Run the periodic tasks until no more events can be accepted."""
         while self.is_alive:
             await asyncio.sleep(TASK_INTERVAL_SECONDS)
             await self.run_periodic_tasks()
 
     async def run_periodic_tasks(self) -> None:
-        """Drop what the tables have, and read models anew that have changed."""
+        """Delete events that their tables have, and reload changed models."""
         try:
             await self._delete_flushed()
         except OndatraError as error:
@@ -212,7 +215,7 @@ class Collector:
         )
 
     def _flushed_numbers(self, numbering: str) -> Mapping[str, int]:
-        """Up to which number each table has what came for it."""
+        """Return the highest number that each table has."""
         found = {}
         for model in [model for model, events in self._event_counts.items() if events]:
             try:
@@ -225,11 +228,11 @@ class Collector:
         return found
 
     def _reload_models(self) -> ModelRoutes | None:
-        """What has changed, or could not be gone over to yet."""
+        """Return the routes of changed models that aren't applied yet; None if there are none."""
         states = self._read_model_states()
         if states == self._model_states:
             return self._new_routes
-        self._model_states = states  # broken ones are told of once
+        self._model_states = states  # broken models are logged once
         try:
             self._new_routes = ModelRoutes(load_project(self._settings.root, self._settings))
         except (ProjectError, SelectionError) as error:

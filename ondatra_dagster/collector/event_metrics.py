@@ -8,7 +8,7 @@ from ondatra_dagster.prometheus_format import COUNTER, GAUGE, Metric, MetricSamp
 
 
 class EventCounts:
-    """What happened since the start."""
+    """The counts since the collector's start."""
 
     def __init__(self) -> None:
         self.accepted_events: collections.Counter[str] = collections.Counter()  # events by model
@@ -26,7 +26,7 @@ def format_event_metrics(
     file_bytes: int,
     free_bytes: int,
 ) -> str:
-    """Return all that is counted, by model or reason where there are several."""
+    """Return all metrics as text, by model or reason where there are several."""
     now = time.time()
     ages = {model: max(now - oldest_times[model], 0.0) for model in pending if model in oldest_times}
     received, commits = {"": counts.received_bytes}, {"": commit_count}

@@ -1,4 +1,4 @@
-"""The collector behind a port, with limits to a request's head. On a stop it commits and answers requests first."""
+"""The collector's HTTP server, which limits a request's head. At a stop it commits and answers requests first."""
 
 import asyncio
 import signal
@@ -20,23 +20,23 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.read_raw_setting_entries import EVENTS_TOKEN_VARIABLE
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
-HEAD_SECONDS = 30.0  # in which a head has to be there: who says nothing leaves the place to others
-MAX_HEAD_BYTES = 65_536  # of a head; what came in one piece with its beginning isn't counted
+HEAD_SECONDS = 30.0  # for a head to arrive: a silent client must not keep a connection from others
+MAX_HEAD_BYTES = 65_536  # of a head, without the bytes that arrive together with the end of an earlier request
 TOO_LARGE_MESSAGE = f"the head of a request has at most {MAX_HEAD_BYTES} bytes; send fewer or shorter headers"
 INVALID_HTTP_MESSAGE = "Invalid HTTP request received."
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """One sender's connection, with an end to what uvicorn would wait for and keep: the head of a request.
+    """A client's connection, with limits of time and size for a request's head, which uvicorn doesn't have.
 
-    The application reads the body and answers. When a sender offers another protocol, as Java's HTTP client does
-    by itself (Upgrade: h2c), its request is read as if it hadn't.
+    The application reads the body and answers. A client may offer another protocol; Java's HTTP client does so
+    by default (Upgrade: h2c). The offer is ignored.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._is_reading_head = True  # or between two requests
-        self._head_count = 0  # that were whole
+        self._is_reading_head = True  # also True between two requests
+        self._head_count = 0  # complete heads
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -77,7 +77,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _feed_parser(self, data: bytes) -> None:
-        """Read on; a request that offers another protocol is read anew without the offer."""
+        """Feed data to the parser; parse a request that offers another protocol again without the offer."""
         try:
             while data:
                 data = self._feed_until_upgrade(data)
@@ -86,7 +86,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.send_400_response(INVALID_HTTP_MESSAGE)
 
     def _feed_until_upgrade(self, data: bytes) -> bytes:
-        """What is still to be read."""
+        """Feed data to the parser; return the bytes that are still to be parsed."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
@@ -128,7 +128,7 @@ KEEP_ALIVE_SECONDS = 65
 
 
 def open_listener(host: str, port: int, *, token: str | None) -> socket.socket:
-    """A port that listens already; one that others can reach wants a token."""
+    """Open a listening port; raise SettingsError if other machines can reach it and no token is set."""
     if token is None and not is_loopback(host):
         raise SettingsError(
             f"{host} can be reached by others, and no token is set:"
@@ -142,12 +142,12 @@ def open_listener(host: str, port: int, *, token: str | None) -> socket.socket:
 
 
 def read_token(settings: Settings) -> str | None:
-    """What senders have to show; a secret that comes from a file may have the end of its line with it."""
+    """Return the token that clients have to send, without the line break that a secret from a file may end with."""
     return (settings.secret(EVENTS_TOKEN_VARIABLE) or "").strip() or None
 
 
 class CollectorServer:
-    """One collector, served."""
+    """A collector and its HTTP server."""
 
     def __init__(self, project: Project, listener: socket.socket, *, more_metrics: Callable[[], str] = str) -> None:
         host, port = listener.getsockname()[:2]
@@ -173,7 +173,7 @@ class CollectorServer:
         self._server = uvicorn.Server(config)
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
-        """Serve until stop(), SIGTERM or SIGINT; raises StateError when the file can't be had."""
+        """Serve until stop(), SIGTERM or SIGINT; raise StateError if the file can't be used."""
         handlers = self._handle_signals() if threading.current_thread() is threading.main_thread() else {}
         try:
             factory = self._server.config.get_loop_factory()
@@ -188,7 +188,11 @@ class CollectorServer:
         self._server.should_exit = True
 
     def _handle_signals(self) -> dict[int, Any]:
-        """Also before uvicorn does, which hands on what it heard when it has ended: nobody may die of it."""
+        """Let signals stop the server; return the previous handlers.
+
+        These handlers are set before uvicorn's. uvicorn raises the signals again after its end, and without
+        them the process would die.
+        """
         return {each: signal.signal(each, lambda *_: self.stop()) for each in (signal.SIGINT, signal.SIGTERM)}
 
     async def _serve(self, started: Callable[[], None]) -> None:
@@ -196,12 +200,12 @@ class CollectorServer:
         try:
             await self.collector.start()
             await self._serve_until_stopped(started)
-        finally:  # also when it couldn't start: its thread would keep the process, and knows why
+        finally:  # also after a failed start: else its thread keeps the process alive, and its error is lost
             await asyncio.to_thread(self.collector.stop)
 
     async def _serve_until_stopped(self, started: Callable[[], None]) -> None:
         sweeping = asyncio.create_task(self.collector.repeat_periodic_tasks())
-        sweeping.add_done_callback(lambda _: self.stop())  # nobody looks after it, or it is over
+        sweeping.add_done_callback(lambda _: self.stop())  # the task has failed, or the file can't be written
         try:
             started()
             await self._server.serve(sockets=[self._listener])

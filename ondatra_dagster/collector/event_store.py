@@ -1,7 +1,8 @@
-"""The file `.ondatra/events.sqlite`: events that are not in a table yet. All its statements are here.
+"""The file `.ondatra/events.sqlite`, with the events that no table has yet. This module has its statements.
 
-One process writes it: the collector, or the flush while there is none (`open_locked_store`). Others only read.
-A number is never given twice, also when what had it is gone: a table knows by it how far it has come.
+One process writes the file: the collector, or a flush while there is no collector (`open_locked_store`). Others
+only read. A number is never used twice, even if its request was deleted: a table
+keeps the last number that it has.
 """
 
 import contextlib
@@ -27,9 +28,9 @@ from ondatra_dagster.storage.sqlite_database import (
 )
 
 STORE_FILE_NAME = "events.sqlite"
-SEQUENCE_PREFIX = "ondatra.events/"  # and the file's own id: another file begins to count anew
+SEQUENCE_PREFIX = "ondatra.events/"  # the file's own id follows: the numbers of another file begin again
 DIGEST_BYTES = 16
-MAX_DELETED_REQUESTS = 2000  # intakes in one transaction: a collector has others waiting
+MAX_DELETED_REQUESTS = 2000  # requests in one transaction: other requests wait for the collector meanwhile
 SCHEMA = SqliteSchema(
     "events",
     (
@@ -63,9 +64,9 @@ SCHEMA = SqliteSchema(
         " copy, bring the file back from a backup, or save what `sqlite3 FILE .recover` reads; when nothing"
         " helps, move it away, and the events in it are lost"
     ),
-    page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others
+    page_bytes=16_384,  # a batch takes a few pages, and one event shares its page with others
 )
-SET_CHECKPOINT_INTERVAL = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
+SET_CHECKPOINT_INTERVAL = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each checkpoint waits for the disk twice
 SELECT_IDENTITY = "select id, again from identity"
 INSERT_REQUEST = "insert into intake (number, model, received_at, events, body, digest) values (?, ?, ?, ?, ?, ?)"
 SELECT_KEY_DIGEST = "select digest from seen where model = ? and key = ?"
@@ -77,7 +78,7 @@ delete from intake where number in (
 )
 returning events
 """
-COUNT_EVENTS = "select model, sum(events) from intake group by model"  # of the index alone
+COUNT_EVENTS = "select model, sum(events) from intake group by model"  # reads the index only
 SELECT_OLDEST = "select received_at from intake where model = ? order by number limit 1"
 COUNT_EVENTS_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
 SELECT_RECEIVED_AT = "select received_at from intake where number = ?"
@@ -87,7 +88,7 @@ where model = :model and number > :after order by number limit :most
 """
 
 
-# the same in the index: damage to one of the two hides no intake
+# the same from the index: so damage to either of the two hides no request
 SELECT_PAGE_NUMBERS = """
 select number from intake indexed by intake_of_model
 where model = :model and number > :after order by number limit :most
@@ -106,27 +107,27 @@ UPDATE_LAST_NUMBER = "update sqlite_sequence set seq = ? where name = 'intake'"
 class EventRequest(NamedTuple):
     """The events of one request."""
 
-    model: str  # its id
+    model: str  # the model's id
     received_at: int  # microseconds since 1970
     events: int
-    body: bytes  # JSON as it came: an object, or an array of them
+    body: bytes  # JSON as received: an object, or an array of objects
     key: str | None = None  # the request's Idempotency-Key
 
 
 class StoreResult(enum.Enum):
-    """What became of an intake."""
+    """The result of storing a request."""
 
     NEW = enum.auto()
-    REPEATED = enum.auto()  # its key was there with the same body: it is there once
-    KEY_CONFLICT = enum.auto()  # its key was there with another: it isn't taken
+    REPEATED = enum.auto()  # the key is known with the same body: the events are stored once
+    KEY_CONFLICT = enum.auto()  # the key is known with another body: nothing is stored
 
 
 class PendingSummary(NamedTuple):
-    """What waits of a model."""
+    """A summary of a model's waiting events."""
 
     events: int = 0
     oldest_at: float | None = None  # seconds since 1970
-    oldest_request_id: str = ""  # what the oldest came in: the same while that one waits
+    oldest_request_id: str = ""  # the request of the oldest event: it stays the same while that event waits
 
 
 class StoredRequest(NamedTuple):
@@ -137,13 +138,13 @@ class StoredRequest(NamedTuple):
 
 
 class EventStore:
-    """The file in the hands of its one writer; one thread uses it at a time."""
+    """The event file, opened by its only writer. One thread uses it at a time."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
 
     def store_requests(self, intakes: Sequence[EventRequest]) -> list[StoreResult]:
-        """Keep all of them in one transaction: when it returns, they survive a crash."""
+        """Store all requests in one transaction: when this returns, they survive a crash."""
         kept = [compress_body(intake.body) for intake in intakes]
         with self._store.write_transaction():
             numbers = itertools.count(self._store.fetch_rows(SELECT_NEXT_NUMBER)[0][0])
@@ -161,18 +162,18 @@ class EventStore:
         return StoreResult.NEW
 
     def delete_up_to(self, model: str, upto: int) -> int:
-        """Drop some of what a table has; how many events that were: 0 when none is left."""
+        """Delete some of the requests that a table has; return how many events they had, 0 if none is left."""
         with self._store.write_transaction():
             rows = self._store.fetch_rows(DELETE_REQUESTS, {"model": model, "upto": upto, "most": MAX_DELETED_REQUESTS})
             return sum(events for (events,) in rows)
 
     def delete_keys(self, before: int) -> None:
-        """Drop the keys of requests that are older than that."""
+        """Delete the keys of requests that were received before that time, in microseconds since 1970."""
         with self._store.write_transaction():
             self._store.execute(DELETE_OLD_KEYS, (before,))
 
     def raise_last_number(self, last: int) -> None:
-        """Give only numbers above that: an older copy of the file may have been put back."""
+        """Use only numbers above `last` from now on: an older copy of the file may have been restored."""
         with self._store.write_transaction():
             given = self._store.fetch_rows(SELECT_LAST_NUMBER)
             if not given:
@@ -185,16 +186,16 @@ class EventStore:
         return _select_sequence_id(self._store)
 
     def count_events(self) -> dict[str, int]:
-        """How many events are in the file, by model."""
+        """Return how many events are in the file, by model."""
         return dict(self._store.fetch_rows(COUNT_EVENTS))
 
     def read_oldest_times(self, models: Iterable[str]) -> dict[str, float]:
-        """Since when the oldest of each of these models is there, in seconds since 1970."""
+        """Return when the oldest request of each of these models was received, in seconds since 1970."""
         found = {model: self._store.fetch_rows(SELECT_OLDEST, (model,)) for model in models}
         return {model: rows[0][0] / 1e6 for model, rows in found.items() if rows}
 
     def close(self) -> None:
-        with contextlib.suppress(StateError):  # a disk that is full: what was taken is in the log beside it
+        with contextlib.suppress(StateError):  # the disk may be full: the events are durable in the write-ahead log
             self._store.checkpoint()
         self._store.close()
 
@@ -215,7 +216,7 @@ def open_locked_store(settings: Settings, purpose: str, *, wait_seconds: float =
 
 
 def event_store_path(settings: Settings) -> Path:
-    """Where the file is; a dry run looks at a copy."""
+    """Return the file's path; in a dry run, the path of a copy."""
     return (settings.dry_run_folder.folder if settings.dry_run_folder else settings.state) / STORE_FILE_NAME
 
 
@@ -225,13 +226,13 @@ def open_event_store(path: Path) -> AbstractContextManager[SqliteStore | None]:
 
 
 def read_sequence_id(path: Path) -> str | None:
-    """What names the file in its tables' transactions; None without a file."""
+    """Return the name that the file has in its tables' transactions; None without a file."""
     with open_event_store(path) as store:
         return _select_sequence_id(store) if store else None
 
 
 def summarize_pending(path: Path, model: str, number: int) -> PendingSummary:
-    """What waits of a model whose table has all up to that number."""
+    """Summarize the waiting events of a model whose table has all up to that number."""
     with open_event_store(path) as store:
         if store is None:
             return PendingSummary()
@@ -244,13 +245,13 @@ def summarize_pending(path: Path, model: str, number: int) -> PendingSummary:
 
 
 def count_stored_events(path: Path) -> dict[str, int]:
-    """How many events of each model are in the file, also of those that are no more."""
+    """Return how many events of each model are in the file, including models that no longer exist."""
     with open_event_store(path) as store:
         return dict(store.fetch_rows(COUNT_EVENTS)) if store else {}
 
 
 def read_page_after(path: Path, model: str, number: int, *, most: int) -> list[StoredRequest]:
-    """The next intakes of a model after that number, the oldest first."""
+    """Return a model's next requests after that number, oldest first."""
     with open_event_store(path) as store:
         if store is None:
             return []
@@ -270,7 +271,7 @@ def _to_stored_request(store: SqliteStore, row: SqlRow) -> StoredRequest:
 
 
 def _request_digest(number: int, model: str, received_at: int, events: int, kept: bytes) -> int | None:
-    """Return the digest of an intake; None where a value has become one of another type."""
+    """Return a request's digest; None if damage has changed a value's type."""
     try:
         return zlib.crc32(kept, zlib.crc32(f"{number:d} {model} {received_at:d} {events:d}".encode()))
     except (TypeError, ValueError):
@@ -284,16 +285,16 @@ def _select_sequence_id(store: SqliteStore) -> str:
     raise store.damage_error("it no longer tells which file it is")
 
 
-MIN_COMPRESSED_BYTES = 1000  # from here on it is worth it; events that come one by one are smaller
-LZ4_PREFIX = b"\0lz4"  # then the size, and the frame: no JSON begins so
+MIN_COMPRESSED_BYTES = 1000  # compression isn't worth it below this; single events are smaller
+LZ4_PREFIX = b"\0lz4"  # the size and the frame follow; no JSON begins like this
 SIZE_BYTES = 4
 
 
 def compress_body(body: bytes) -> bytes:
-    """The body as it is kept: shorter than it was, or as it was."""
+    """Return the stored form of the body: compressed if that makes it shorter."""
     if len(body) < MIN_COMPRESSED_BYTES:
         return body
-    import pyarrow  # here: who looks at small things must be quick
+    import pyarrow  # imported here: commands that read small bodies must be quick
 
     frame = pyarrow.compress(body, codec="lz4", asbytes=True)
     smaller: bytes = b"".join((LZ4_PREFIX, len(body).to_bytes(SIZE_BYTES), frame))
@@ -301,7 +302,7 @@ def compress_body(body: bytes) -> bytes:
 
 
 def decompress_body(kept: bytes) -> bytes:
-    """The body as it was; raises StateError where it can't be read any more."""
+    """Return the original body; raise StateError if it can't be read any more."""
     if not kept.startswith(LZ4_PREFIX):
         return kept
     import pyarrow

@@ -1,6 +1,7 @@
-"""An event read as a row of its model's table, by the columns that the model defines now.
+"""A parser of events: it makes each a row of its model's table, by the columns that the model defines now.
 
-The application parses to validate, the flush to write. A valid event can be written unless the model changed.
+The application parses to validate, the flush parses to write. A valid event can be written unless the model has
+changed since.
 """
 
 import datetime
@@ -29,7 +30,7 @@ class _RequiredColumn(NamedTuple):
 
 
 class EventParser:
-    """Reads the events of one model."""
+    """A parser of one model's events."""
 
     def __init__(self, columns: Sequence[EventColumn], *, keeps_unknown: bool = True) -> None:
         self._columns = {
@@ -49,11 +50,11 @@ class EventParser:
         self._fast_validator = FastEventValidator(columns, required=[column.name for column in self._required])
 
     def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
-        """How many events a body holds, when all of them surely fit; when not, each has to be read."""
+        """Return how many events a body has, if all are surely valid; None if each has to be parsed."""
         return self._fast_validator.count_if_all_valid(body, is_batch=is_batch)
 
     def parse_event(self, event: Any, reading: ParseNotes, received_at: datetime.datetime | None = None) -> list[Any]:
-        """The event's values in the order of the columns, and last the JSON of _extra; problems are noted."""
+        """Return the event's values in the order of the columns, and last the JSON of _extra; note its problems."""
         values = self._empty_row.copy()
         if type(event) is not dict:
             reading.add_problem("", "is no object; an event is one: {…}")
@@ -80,7 +81,7 @@ class EventParser:
     def _parse_other_field(
         self, name: str, value: Any, event: dict[str, Any], values: list[Any], reading: ParseNotes
     ) -> None:
-        """A field that is spelled in other letters, or that no column is for."""
+        """Parse a field whose name differs in case from its column's, or that has no column."""
         known = self._names_by_casefold.get(name.casefold())
         if known is None:
             reading.add_unknown(name, value)
@@ -98,14 +99,14 @@ class EventParser:
             return None
         try:
             return orjson.dumps(extra).decode()
-        except TypeError:  # it can be read deeper than it can be written
+        except TypeError:  # orjson reads deeper nesting and larger numbers than it writes
             for path in extra:
                 reading.add_problem(path, "is nested too deep, or too large a number")
             return None
 
 
 def _add_missing_problem(column: _RequiredColumn, event: dict[str, Any], reading: ParseNotes) -> None:
-    """Note that a column has to have a value; one that misfits has been told of."""
+    """Note that a column needs a value; a value that doesn't fit has been noted already."""
     given = next((each for each in event if each.casefold() == column.name.casefold()), None)
     if given is None:
         reading.add_problem(column.name, f"is missing; it is {column.type_name} NOT NULL")

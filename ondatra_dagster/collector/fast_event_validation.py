@@ -1,6 +1,7 @@
-"""Whether a body's events surely fit their columns: read and judged in one go, by a type made of the columns.
+"""A fast check whether a body's events fit their columns: msgspec decodes it as a type made of the columns.
 
-A yes is sure: event_to_row_parser would find no problem either. A no means that event_to_row_parser checks each event.
+A yes is sure: event_to_row_parser would find no problem either. After a no, event_to_row_parser checks each
+event.
 """
 
 import datetime
@@ -24,12 +25,12 @@ from ondatra_dagster.project.model import EventColumn, EventType
 
 EDGE_YEARS = {datetime.MINYEAR, datetime.MAXYEAR}
 TIMESTAMP_TYPES = {"timestamp", "timestamp_ntz"}
-NEEDS_PARSER = Any  # what only the reader of its column can judge
-PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # which stands in JSON as it is: msgspec knows no other fields
+NEEDS_PARSER = Any  # only the column's parser can check the value
+PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # JSON writes such a name without escapes; msgspec knows no other fields
 
 
 class _Field(NamedTuple):
-    """A field of the type, named by its place: a column may be named as no field can."""
+    """A field of the type, named by its position: a column's name may not be a valid Python name."""
 
     name: str
     column: str
@@ -44,7 +45,7 @@ class _ParsedColumn(NamedTuple):
 
 
 class FastEventValidator:
-    """Looks at the events of one model."""
+    """A fast validator of one model's events."""
 
     def __init__(self, columns: Sequence[EventColumn], *, required: Sequence[str]) -> None:
         fields = [
@@ -67,7 +68,7 @@ class FastEventValidator:
         ]
 
     def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
-        """How many the body holds, when each of them surely fits."""
+        """Return how many events the body has, if all are surely valid; None if not."""
         if not self._is_supported:
             return None
         try:
@@ -79,7 +80,7 @@ class FastEventValidator:
         return len(came) if not self._parsed_columns or self._are_parsable(body, is_batch=is_batch) else None
 
     def _are_parsable(self, body: bytes, *, is_batch: bool) -> bool:
-        """Whether the columns that are unread yet fit, as the flush will have them."""
+        """Return whether the columns that msgspec didn't check are valid, by the parsers that the flush uses."""
         try:
             came = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -91,7 +92,7 @@ class FastEventValidator:
 
 
 class _TimestampColumn:
-    """A column of times, none of which a zone may lead out of the years that there are."""
+    """A timestamp column. A time zone may move a time of the first or last year out of Python's range."""
 
     def __init__(self, name: str) -> None:
         self._get_value = operator.attrgetter(name)
@@ -100,7 +101,7 @@ class _TimestampColumn:
     def are_years_safe(self, events: Sequence[Any]) -> bool:
         try:
             return EDGE_YEARS.isdisjoint(map(self._get_year, events))
-        except AttributeError:  # some have none
+        except AttributeError:  # some events have no value
             return EDGE_YEARS.isdisjoint(time.year for time in map(self._get_value, events) if time)
 
 
@@ -115,13 +116,13 @@ def _are_values_valid(column: _ParsedColumn, values: Sequence[Any]) -> bool:
 
 
 def _msgspec_type(of: EventType) -> Any:
-    """What is read of a type, where that is all there is to judge."""
+    """Return the type by which msgspec checks a column; NEEDS_PARSER if msgspec can't check it."""
     make = TYPE_BUILDERS.get(of.name)
     return make(of) if make else NEEDS_PARSER
 
 
 def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
-    """An object that has these fields, and no others."""
+    """Return a msgspec type of objects that have these fields and no others."""
     return msgspec.defstruct(
         "Event",
         [(field.name, field.type) if field.is_required else (field.name, field.type | None, None) for field in fields],
@@ -163,7 +164,7 @@ def _are_plain_names(names: Sequence[str]) -> bool:
 
 
 def _nested_type(of: EventType) -> Any:
-    """The same for a part of something; a time's year is judged where it is a column."""
+    """Return the same for a nested type. Nested timestamps need the parser: only columns' years are checked."""
     return NEEDS_PARSER if of.name in TIMESTAMP_TYPES else _msgspec_type(of)
 
 

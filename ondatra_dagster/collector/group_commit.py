@@ -1,6 +1,7 @@
-"""One thread that has the file: what comes in while it commits goes into its next commit, all of it.
+"""A thread that owns the event file. Requests that arrive during a commit are committed together after it.
 
-So a commit, which waits for the disk, is shared by all who wait for it, and one who comes alone has it alone.
+So all waiting requests share one commit, which waits for the disk. A request that arrives alone is committed
+alone.
 """
 
 import asyncio
@@ -25,11 +26,11 @@ class _Task(NamedTuple):
 
 
 class GroupCommit:
-    """Takes intakes from one event loop, and answers each when it is durable."""
+    """A queue of requests from one event loop. Each is answered when its events are durable."""
 
     def __init__(self, opened: Callable[[], AbstractContextManager[EventStore]]) -> None:
         self._open_store = opened
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()  # None: nothing comes after it
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()  # None ends the queue
         self._thread = threading.Thread(target=self._run, name="group-commit")
         self._is_stopped = False
         self._error: BaseException | None = None
@@ -41,16 +42,16 @@ class GroupCommit:
 
     @property
     def is_alive(self) -> bool:
-        """Whether anything can be taken."""
+        """Return whether requests can be accepted."""
         return self._thread.is_alive() and not self._is_stopped
 
     async def store_request(self, intake: EventRequest) -> StoreResult:
-        """What became of it, once that is durable; raises StateError when it can't be kept."""
+        """Store a request; return its result when it is durable. Raise StateError if it can't be stored."""
         taken: StoreResult = await self._enqueue_task(intake, None)
         return taken
 
     async def run_function(self, job: Callable[[EventStore], Any]) -> Any:
-        """What the job gives, done between two commits."""
+        """Run a function between two commits; return its result."""
         return await self._enqueue_task(None, job)
 
     async def _enqueue_task(self, request: EventRequest | None, job: Callable[[EventStore], Any] | None) -> Any:
@@ -58,12 +59,12 @@ class GroupCommit:
             raise self._stop_error()
         answer = self._loop.create_future()
         self._tasks.put(_Task(answer, request, job))
-        if self._is_stopped:  # it has ended just now, and may not have seen this
+        if self._is_stopped:  # the thread has ended just now, and may not have seen this task
             self._fail_remaining()
         return await answer
 
     def stop(self) -> None:
-        """Commit what is in hand, and let go of the file; raises what the thread ended by, unforeseen."""
+        """Commit pending requests and close the file; raise the error that ended the thread, if it was unforeseen."""
         self._tasks.put(None)
         self._thread.join()
         if self._error and not isinstance(self._error, StateError):
@@ -74,21 +75,21 @@ class GroupCommit:
             with self._open_store() as file:
                 while self._process_tasks(file, self._next_tasks()):
                     pass
-        except BaseException as error:  # the edge of the thread: who asked for it hears
+        except BaseException as error:  # the thread's outermost level: waiting callers get the error
             self._error = error
         finally:
             self._is_stopped = True
             self._fail_remaining()
 
     def _next_tasks(self) -> list[_Task | None]:
-        """What there is to do: waits for the first, and takes along all that is there by then."""
+        """Wait for the first task; return it with all others that are there by then."""
         work = [self._tasks.get()]
         while len(work) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
             work.append(self._tasks.get())
         return work
 
     def _process_tasks(self, file: EventStore, work: Sequence[_Task | None]) -> bool:
-        """Commit, then do the jobs; whether there is more to come."""
+        """Commit the requests, then run the functions; return whether more tasks may come."""
         try:
             coming = [(each.future, each.request) for each in work if each and each.request]
             if coming:
@@ -96,7 +97,7 @@ class GroupCommit:
             for each in work:
                 if each and each.function:
                     self._set_results([(each.future, _result_or_error(each.function, file))])
-        except BaseException:  # nobody foresaw it, and nobody may wait for ever
+        except BaseException:  # after an unforeseen error no caller may wait for ever
             self._set_results([(each.future, StateError(STOPPING_MESSAGE)) for each in work if each])
             raise
         return None not in work
@@ -116,7 +117,7 @@ class GroupCommit:
                     self._set_results([(work.future, self._stop_error())])
 
     def _stop_error(self) -> StateError:
-        """Why nothing can be done any more."""
+        """Return the reason why no task can be done any more."""
         return self._error if isinstance(self._error, StateError) else StateError(STOPPING_MESSAGE)
 
     def _set_results(self, results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
@@ -124,7 +125,7 @@ class GroupCommit:
 
 
 def _result_or_error(do: Callable[..., Any], *arguments: Any) -> Any:
-    """What it gives, or why it can't."""
+    """Return the function's result, or its StateError."""
     try:
         return do(*arguments)
     except StateError as error:
@@ -133,7 +134,7 @@ def _result_or_error(do: Callable[..., Any], *arguments: Any) -> Any:
 
 def _complete_futures(results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
     for answer, result in results:
-        if answer.done():  # who asked is gone
+        if answer.done():  # the caller no longer waits
             continue
         if isinstance(result, StateError):
             answer.set_exception(result)

@@ -1,8 +1,8 @@
 """The collector's HTTP requests and responses. A refusal's body says what to do.
 
-A request's Host and Origin are checked: web pages send events only if the settings allow it. The owner of any web
-page can make its name mean this machine (DNS rebinding). The browser then takes the collector for a part of that
-site, and asks for no permission. But the request still names that site.
+A request's Host and Origin are checked: web pages send events only if the settings allow it. The owner of a web
+page can make its domain name mean this machine (DNS rebinding). The browser then takes the collector for a part
+of that site, and asks for no permission. But the request still names that site.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ from ondatra_dagster.prometheus_format import CONTENT_TYPE
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
 METRICS_HEADERS: Headers = ((b"content-type", CONTENT_TYPE.encode()),)
-CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # what is left of the request isn't read
+CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # the rest of the request isn't read
 
 
 class CollectorResponse(NamedTuple):
     status: int
     body: bytes = b""
     headers: Headers = JSON_HEADERS
-    reason: str = ""  # of a refusal: one word, for the metrics
+    reason: str = ""  # one word about a refusal, for the metrics
 
 
 class RequestRejectedError(Exception):
-    """A request that gets no further, and the answer to it; the reason is one word, for the metrics."""
+    """A refused request and its response; the reason is one word, for the metrics."""
 
     def __init__(self, status: int, reason: str, sentence: str, headers: Headers = (), **details: Any) -> None:
         super().__init__(reason)
@@ -54,8 +54,8 @@ def accepted_response(events: int) -> CollectorResponse:
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 RequestHeaders: TypeAlias = Mapping[bytes, bytes]
-BODY_TIMEOUT_SECONDS = 30.0  # in which a body has to be there
-DISCARD_SECONDS, DISCARD_BYTES = 5.0, 50_000_000  # of a body that is too large
+BODY_TIMEOUT_SECONDS = 30.0  # for a whole body to arrive
+DISCARD_SECONDS, DISCARD_BYTES = 5.0, 50_000_000  # read at most this much of a body that is too large
 MAX_KEY_LENGTH = 200
 JSON_CONTENT_TYPE = re.compile(rb"application/json\s*(;\s*charset\s*=\s*\"?utf-8\"?\s*)?", re.IGNORECASE)
 IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,%d}" % MAX_KEY_LENGTH)
@@ -63,7 +63,7 @@ AUTHENTICATE_HEADERS: Headers = ((b"www-authenticate", b"Bearer"),)
 
 
 def check_token(headers: RequestHeaders, token: str | None) -> None:
-    """Refuse who doesn't show the token, where one is set; it stands in no answer and no log."""
+    """Refuse a client without the token, if one is set. No response and no log contains the token."""
     if token is None:
         return
     word, _, shown = headers.get(b"authorization", b"").partition(b" ")
@@ -74,7 +74,7 @@ def check_token(headers: RequestHeaders, token: str | None) -> None:
 
 
 def check_content_type(headers: RequestHeaders) -> None:
-    """Refuse what isn't JSON: a page of any site can send a form or a text without asking first."""
+    """Refuse a body that isn't JSON: pages of any site can send forms and texts without a preflight request."""
     of = headers.get(b"content-type", b"")
     if not JSON_CONTENT_TYPE.fullmatch(of):
         sentence = "only JSON is taken; send Content-Type: application/json"
@@ -84,7 +84,7 @@ def check_content_type(headers: RequestHeaders) -> None:
 
 
 def read_idempotency_key(headers: RequestHeaders) -> str | None:
-    """The Idempotency-Key, if there is one."""
+    """Return the Idempotency-Key; None if there is none. Refuse an invalid one."""
     key = headers.get(b"idempotency-key")
     if key is None:
         return None
@@ -95,10 +95,10 @@ def read_idempotency_key(headers: RequestHeaders) -> str | None:
 
 
 async def read_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
-    """The whole body; None when who sends it is gone."""
+    """Return the whole body; None if the client has disconnected."""
     try:
         return await _read_whole_body(headers, receive, settings)
-    except asyncio.CancelledError:  # the server waits for it no longer, and nothing of it was taken
+    except asyncio.CancelledError:  # the server is ending; nothing of the body was stored
         raise RequestRejectedError(503, "ending", STOPPING_MESSAGE, CLOSE_HEADERS) from None
 
 
@@ -126,7 +126,7 @@ async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: 
 
 
 async def _discard_rest(receive: Receive) -> None:
-    """Let some of a body go by: who is cut off while sending doesn't hear why."""
+    """Discard some of the body: a client that is cut off while it sends doesn't read the response."""
     size = 0
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DISCARD_SECONDS):
@@ -138,7 +138,7 @@ async def _discard_rest(receive: Receive) -> None:
 
 
 def cors_headers(headers: RequestHeaders, settings: EventSettings) -> Headers:
-    """What lets a page's script read the answer, if its origin is one that may send."""
+    """Return the headers that let a page's script read the response, if the page's origin is allowed."""
     origin = headers.get(b"origin")
     if origin is None or not settings.origins:
         return ()
@@ -154,7 +154,7 @@ PREFLIGHT_HEADERS: Headers = (
 )
 
 
-MAX_SHOWN_LENGTH = 100  # characters of a Host or an Origin in an answer
+MAX_SHOWN_LENGTH = 100  # characters of a Host or an Origin in a response
 
 
 class HostCheck:
@@ -198,12 +198,12 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """Return the name or address in a Host header in small letters, without its port; "" if there is none."""
+    """Return the name or address in a Host header in lower case, without its port; "" if there is none."""
     try:
         parts = urlsplit(f"//{host}")
         is_host_only = parts.netloc == host and "@" not in host
         return (parts.hostname or "").removesuffix(".") if is_host_only else ""
-    except ValueError:  # a bracket without its other half
+    except ValueError:  # a bracket isn't closed
         return ""
 
 

@@ -1,7 +1,7 @@
-"""A JSON value read as the type of its column: a reader a type, which tells what doesn't fit and goes on.
+"""The parsers of JSON values, one for each column type. A value that doesn't fit is noted, and parsing goes on.
 
-A value becomes what the column's type is in Python: a date, a Decimal, bytes. The readers
-leave their problems in ParseNotes; event_to_row_parser.py reads an event as a whole.
+A value becomes what the column's type is in Python: a date, a Decimal, bytes. The parsers note problems in
+ParseNotes; event_to_row_parser.py parses a whole event.
 """
 
 import base64
@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 from ondatra_dagster.project.model import EventType
 
 MAX_INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
-PLAIN_TYPES = {"string": str, "boolean": bool}  # whose values are taken as they are
+PLAIN_TYPES = {"string": str, "boolean": bool}  # types whose values stay unchanged
 MAX_FLOAT32 = 3.4028234663852886e38
-EXACT_FLOAT_LIMIT = 2**53  # below it each whole number is one of its own
-SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it stands
+EXACT_FLOAT_LIMIT = 2**53  # below it, a float represents each whole number exactly
+SAFE_DIGITS = 15  # of a JSON number: every parser keeps that many
 NUMBER_PATTERN = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 INTEGER_PATTERN = re.compile(r"-?[0-9]{1,30}")
-MAX_NUMBER_LENGTH = 100  # letters
-MIN_DATETIME_LENGTH = 16  # 2026-11-18T12:00: a date alone is none
+MAX_NUMBER_LENGTH = 100  # characters
+MIN_DATETIME_LENGTH = 16  # 2026-11-18T12:00; a date alone is no timestamp
 JSON_TYPE_NAMES = {
     bool: "true or false",
     int: "a number",
@@ -36,22 +36,22 @@ JSON_TYPE_NAMES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """Why a field of an event can't be taken."""
+    """The reason why a field of an event can't be accepted."""
 
-    index: int  # of the event in its batch, from 0
+    index: int  # the event's index in its batch, from 0
     field: str  # "" for the event itself
     problem: str
 
 
 class ParseNotes:
-    """What is noted while the events of one request are read."""
+    """The notes from parsing the events of one request."""
 
     __slots__ = ("extra", "index", "problems")
 
     def __init__(self) -> None:
         self.index = 0
         self.problems: list[FieldProblem] = []
-        self.extra: dict[str, Any] = {}  # of the event that is being read: fields that no column is for
+        self.extra: dict[str, Any] = {}  # fields of the present event that have no column
 
     def add_problem(self, path: str, problem: str) -> None:
         self.problems.append(FieldProblem(self.index, path, problem))
@@ -64,11 +64,11 @@ class ParseNotes:
 
 ValueParser: TypeAlias = Callable[
     [Any, str, ParseNotes], Any
-]  # value, its path in the event, notes → None if it misfits
+]  # value, its path in the event, notes → None if it doesn't fit
 
 
 def build_parser(of: EventType) -> ValueParser:
-    """What reads values of a type; null is for the caller."""
+    """Return the parser for a type; the caller handles null."""
     parse = PARSERS.get(of.name)
     return functools.partial(parse, of) if parse else PARSER_BUILDERS[of.name](of)
 
@@ -110,7 +110,7 @@ def _parse_float(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any
 
 
 def _decimal_parser(of: EventType) -> ValueParser:
-    # what would lose a digit, or has too many, isn't rounded
+    # a value that would lose a digit, or has too many, is refused, not rounded
     exact = decimal.Context(prec=of.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     unit = decimal.Decimal(1).scaleb(-of.scale)
 
@@ -131,13 +131,16 @@ def _decimal_parser(of: EventType) -> ValueParser:
 
 
 def _is_exact(value: float, text: str) -> bool:
-    """Whether it is what was sent: of more digits, those that were lost may have left few."""
+    """Return whether the float is exactly the number that was sent.
+
+    A number with more digits may become a float with few, so large floats don't count as exact.
+    """
     digits = re.sub(r"[eE].*|[-.]", "", text).strip("0")
     return len(digits) <= SAFE_DIGITS and abs(value) < 10**SAFE_DIGITS
 
 
 def _number_text(value: Any) -> str | None:
-    """A number as text; None for what is none."""
+    """Return a number as text; None if the value is no number."""
     if type(value) in (int, float):
         return repr(value)
     is_number = type(value) is str and len(value) <= MAX_NUMBER_LENGTH and NUMBER_PATTERN.fullmatch(value)
@@ -151,7 +154,7 @@ def _parse_date(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
         if len(value) == 10 and value[4] == value[7] == "-":
             return datetime.date.fromisoformat(value)
     except ValueError:
-        pass  # told below, as any other text that is none
+        pass  # the problem is noted below, as for any other text that is no date
     return notes.add_problem(path, "is no date; write it as 2026-11-18")
 
 
@@ -178,10 +181,10 @@ def _parse_local_timestamp(of: EventType, value: Any, path: str, notes: ParseNot
 
 
 def _parse_datetime(text: str) -> datetime.datetime:
-    """A date with a time, by ISO 8601; digits beyond the microsecond are dropped."""
+    """Parse a date with a time, by ISO 8601; drop digits beyond the microsecond."""
     if len(text) < MIN_DATETIME_LENGTH:
         raise ValueError(text)
-    return datetime.datetime.fromisoformat(text.upper())  # RFC 3339 has t and z, too
+    return datetime.datetime.fromisoformat(text.upper())  # RFC 3339 allows t and z, too
 
 
 def _parse_binary(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
@@ -223,7 +226,7 @@ def _map_parser(of: EventType) -> ValueParser:
 
 
 def _map_key_parser(of: EventType) -> ValueParser:
-    """A map's keys are texts in JSON, whatever they are in the table."""
+    """Return the parser of a map's keys, which are texts in JSON whatever their column type is."""
     reader = build_parser(of)
     if of.name not in MAX_INTEGERS:
         return reader
@@ -257,7 +260,7 @@ def _struct_parser(of: EventType) -> ValueParser:
 
 
 def names_by_casefold(names: Sequence[str]) -> Mapping[str, str]:
-    """Each name by what it is without regard to case."""
+    """Return each name by its casefolded form."""
     return {name.casefold(): name for name in names}
 
 

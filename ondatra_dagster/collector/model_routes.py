@@ -1,6 +1,6 @@
 """The routes from paths to models: /collect/SCHEMA/TABLE for one event, /collect/SCHEMA/TABLE/batch for many.
 
-Models are read anew when their files change: a collector need not stop for a column more.
+Models are read again when their files change, so a new column doesn't need a restart of the collector.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ SEGMENT_COUNTS = (3, 4)  # collect, SCHEMA, TABLE, and batch
 
 
 class ModelRoute(NamedTuple):
-    """Where a path leads."""
+    """The destination of a path: a model, with the parser of its events."""
 
     model: Model
     parser: EventParser
@@ -25,7 +25,7 @@ class ModelRoute(NamedTuple):
 
 
 class ModelRoutes:
-    """The routes to all models of kind events of a project; SelectionError when it has none."""
+    """The routes to a project's models of kind events; a project without one is refused with SelectionError."""
 
     def __init__(self, project: Project) -> None:
         self.models = {model.id: model for model in project.models.values() if not model.kind.has_query}
@@ -42,7 +42,7 @@ class ModelRoutes:
             self._routes[f"{path}/{BATCH_SEGMENT}"] = ModelRoute(model, reader, is_batch=True)
 
     def find_route(self, path: str) -> ModelRoute:
-        """Return where the path leads, however it is spelled; refuse the request where it leads nowhere."""
+        """Return the path's route, whatever its case; refuse the request if there is none."""
         if route := self._routes.get(path) or self._routes.get(path.casefold()):
             return route
         raise self._not_found_error(path)

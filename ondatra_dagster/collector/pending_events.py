@@ -1,7 +1,8 @@
-"""What waits of a model, for those who look and for the flush that takes it.
+"""The waiting events of a model, for status commands and for the flush that writes them.
 
-Up to where the table has it stands in the table's own log, in the commit that holds the rows. So a flush that
-is cut off anywhere has happened or not, and who looks needs neither Spark nor the collector.
+The table's own log holds the number up to which the table has events, in the commit of their rows. So a flush
+that is interrupted has written a batch entirely or not at all. To read the number takes neither Spark nor the
+collector.
 """
 
 import contextlib
@@ -28,14 +29,14 @@ from ondatra_dagster.planning.find_table_and_columns import warehouse_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
-BATCH_EVENTS = 50_000  # that are in memory at once; more are written in several commits
+BATCH_EVENTS = 50_000  # in memory at once; more events are written in several commits
 BATCH_BYTES = 32_000_000
 PAGE_REQUESTS = 50
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class ModelEvents:
-    """The events of one model: those that aren't in its table."""
+    """The events of one model that aren't in its table."""
 
     def __init__(
         self, settings: Settings, model: Model, *, most_events: int = BATCH_EVENTS, most_bytes: int = BATCH_BYTES
@@ -45,7 +46,7 @@ class ModelEvents:
         self._path = event_store_path(settings)
         self._max_events = most_events
         self._max_bytes = most_bytes
-        # what was taken once isn't refused any more, whatever the settings say now
+        # an event that was accepted stays accepted, whatever the settings say now
         self._parser = EventParser(model.event_columns, keeps_unknown=True)
 
     @property
@@ -53,14 +54,14 @@ class ModelEvents:
         return read_sequence_id(self._path) or ""
 
     def summarize_pending(self) -> PendingSummary:
-        """How many there are, and since when."""
+        """Return how many events wait, and since when."""
         numbering = self.sequence_id
         if not numbering:
             return PendingSummary()
         return summarize_pending(self._path, self._model.id, self._last_flushed_number(numbering))
 
     def read_batches(self, after: int | None) -> Iterator[EventBatch]:
-        """Those after that number, and after all that the real table has, in portions that fit in memory."""
+        """Yield batches that fit in memory: the events after that number that the real table doesn't have."""
         numbering = self.sequence_id
         number = max(after or 0, self._last_flushed_number(numbering)) if numbering else 0
         while numbering and (portion := self._read_batch(number)):
@@ -68,11 +69,11 @@ class ModelEvents:
             number = portion.last_number
 
     def _last_flushed_number(self, numbering: str) -> int:
-        # of the real table, also in a dry run: a clone may not tell
+        # the real table's number, also in a dry run: a clone may not have it
         return read_last_transaction(warehouse_table_path(self._settings, self._model.id), numbering) or 0
 
     def _read_batch(self, after: int) -> EventBatch | None:
-        """What comes next; None when nothing does."""
+        """Return the next batch; None if no events are left."""
         rows: list[list[object]] = []
         misfits: list[InvalidEvent] = []
         upto, size = after, 0
@@ -89,7 +90,7 @@ class ModelEvents:
             after = page[-1].number
 
     def _parse_request(self, intake: StoredRequest, rows: list[list[object]], misfits: list[InvalidEvent]) -> None:
-        """Add the events of one request, those aside that the columns have no place for any more."""
+        """Add one request's events: as rows, or as invalid events if they no longer fit the columns."""
         came = orjson.loads(intake.body)
         received_at = EPOCH + datetime.timedelta(microseconds=intake.received_at)
         for event in came if isinstance(came, list) else [came]:
@@ -103,7 +104,7 @@ class ModelEvents:
 
 
 def delete_flushed_events(settings: Settings, model: Model) -> None:
-    """Drop what the model's table has; a collector that runs does that by itself."""
+    """Delete the events that the model's table has, unless a collector runs: it does that itself."""
     path = settings.state / event_store_path(settings).name
     if not path.exists():
         return

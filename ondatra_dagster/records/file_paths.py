@@ -1,4 +1,4 @@
-"""The paths of record files, built from their sync, run and type, and parsed again. Opens no file."""
+"""The paths of record files: built from their sync, run and type, and parsed. This module opens no file."""
 
 import enum
 import re
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from ondatra_dagster.errors import StateError
 
-# "." and ".." are made of these letters too, and would lead out of the folder
+# "." and ".." match the pattern's letters too, and would lead out of the folder
 _FOLDER_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _RECORDS_FILE_NAME = re.compile(r"(?P<batch_type>[a-z_]+)\.(?P<number>[0-9]+)\.parquet")
 
@@ -19,7 +19,7 @@ class RecordFileType(enum.StrEnum):
     UPDATED = "records_updated"
 
 
-RecordFileId: TypeAlias = tuple[RecordFileType, int]  # one of a run's files of records
+RecordFileId: TypeAlias = tuple[RecordFileType, int]  # one of a run's record files
 
 
 def organization_folder(organization: str) -> str:
@@ -39,7 +39,7 @@ def records_file(batch_type: RecordFileType, number: int) -> str:
 
 
 def parse_records_file(file: str) -> RecordFileId | None:
-    """The batch type and the number in a file's name; None for a file that isn't one of records."""
+    """Return the type and the number in a file's name; None if it isn't a record file."""
     match = _RECORDS_FILE_NAME.fullmatch(file)
     if match is None or match["batch_type"] not in set(RecordFileType):
         return None
@@ -55,14 +55,14 @@ def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
 
 
 def all_folders(organization: str) -> tuple[str, ...]:
-    """Below which an organization has files."""
+    """Return the folders below which an organization has files."""
     part = _checked_folder_name(organization, "organization")
     others = ("frontiers", "marks", "sent", "metadata")
     return (organization_folder(part), *(f"{name}/{part}" for name in others))
 
 
 def is_folder_name(text: str) -> bool:
-    """Whether a folder of ours can be called that."""
+    """Return whether the text is a valid folder name."""
     return _FOLDER_NAME.fullmatch(text) is not None
 
 

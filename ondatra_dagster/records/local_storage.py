@@ -1,6 +1,6 @@
-"""The storage of record files: whole files by name, which others may read at any moment.
+"""The storage of record files: whole files by name, which other programs may read at any moment.
 
-This module has the interface and the local folder, and decides which kind of storage an address means.
+This module has the interface and the local folder, and chooses the storage for an address.
 """
 
 import contextlib
@@ -18,51 +18,51 @@ from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_pa
 from ondatra_dagster.storage.file_errors import raise_state_error
 from ondatra_dagster.storage.private_files import open_private_file
 
-LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
-TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file until it is whole
+LEFTOVER_SECONDS = 3600  # an older temporary file belonged to a killed process
+TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file until it is complete
 
 
 class FileStorage(Protocol):
-    """Whole files below one address; names have forward slashes."""
+    """The interface of a storage: whole files below one address; names have forward slashes."""
 
     def address(self, name: str) -> str:
-        """What to tell people and other programs to open."""
+        """Return the file's address, for users and other programs."""
 
     def open_writer(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file, empty and open to read and write, that is seen under its name when it is kept, or never."""
+        """Open an empty file to read and write; it appears under its name when it is complete, or never."""
 
     def open_reader(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file that may be read from anywhere in it; raises OSError."""
+        """Open a file for reads at any position; raise OSError if that fails."""
 
     def remove_file(self, name: str) -> int:
-        """Let the file, or the empty folder, be gone; how many bytes that frees: none when it was gone.
+        """Remove the file or the empty folder; return how many bytes that frees, 0 if it didn't exist.
 
-        What `names` doesn't tell of goes with its folder.
+        Files that `list_names` doesn't show are removed with their folder.
         """
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
-        """Take away the parts in the folder and below to which nobody has written since then.
+        """Remove temporary files, in the folder and below, that weren't written since then; return the bytes of each.
 
-        The bytes of each: what killed processes have left.
+        Killed processes left these files.
         """
 
     def list_names(self, folder: str) -> list[str]:
-        """What the folder holds, files and folders, sorted; nothing when it isn't there."""
+        """Return the folder's files and folders by name, sorted; nothing if it doesn't exist."""
 
 
 class LocalStorage:
-    """Files below one folder of this machine; names have forward slashes."""
+    """The storage in one folder of this machine; names have forward slashes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def address(self, name: str) -> str:
-        """What to tell people and other programs to open."""
+        """Return the file's path, for users and other programs."""
         return str(self._root / name)
 
     @contextlib.contextmanager
     def open_writer(self, name: str) -> Iterator[BinaryIO]:
-        """A file that is seen under its name when it is whole and on disk, or never.
+        """Open a file that appears under its name when it is complete and on disk, or never.
 
         Until then it has a name that no `*.parquet` and no `*.json` matches.
         """
@@ -96,7 +96,7 @@ class LocalStorage:
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
         swept = []
-        for here, _, names in os.walk(self._root / folder):  # which lets pass what goes meanwhile
+        for here, _, names in os.walk(self._root / folder):  # skips folders that are removed meanwhile
             for part in (Path(here, name) for name in names if TEMPORARY_NAME.fullmatch(name)):
                 with contextlib.suppress(FileNotFoundError):
                     if part.stat().st_mtime < before:
@@ -105,7 +105,7 @@ class LocalStorage:
 
     def list_names(self, folder: str) -> list[str]:
         try:
-            # parts, and what desktops leave in folders, are hidden
+            # temporary files, and files that desktops leave in folders, are hidden
             return sorted(path.name for path in (self._root / folder).iterdir() if not _is_hidden(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -116,7 +116,7 @@ class LocalStorage:
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
-        # records hold people's data: a root that the user made keeps its permissions, ours are private
+        # records hold people's data: a root that the user created keeps its permissions, new folders are private
         folder.mkdir(mode=0o700 if folder.is_relative_to(self._root) else 0o777, exist_ok=True)
         _fsync_folder(folder.parent)
 
@@ -134,20 +134,20 @@ class DiscardingStorage:
         yield io.BytesIO()
 
     def remove_file(self, name: str) -> int:
-        """Nothing goes."""
+        """Remove nothing."""
         return 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
-        """Nothing goes."""
+        """Remove nothing."""
         return []
 
 
 def open_storage(address: str) -> FileStorage:
-    """The place that the setting `tracking` names: a folder, a bucket, or what else fsspec can open."""
+    """Return the storage for the setting `tracking`: a folder, a bucket, or another address that fsspec opens."""
     path = local_path(address)
     if path is not None:
         return LocalStorage(path.absolute())
-    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # here: most are on this machine
+    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # imported here: most are local
 
     if scheme_of(address) in S3_SCHEMES:
         return S3Storage(address, s3_access_of(address))
@@ -155,7 +155,7 @@ def open_storage(address: str) -> FileStorage:
 
 
 def make_temporary_name(name: str) -> str:
-    """What a file is called until it is whole: nobody looks for that, and no other writer takes it."""
+    """Return a name for an incomplete file: no reader looks for it, and no other writer uses it."""
     return f".{name}.{secrets.token_hex(4)}.part"
 
 
@@ -164,14 +164,14 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _unlink(path: Path) -> int:
-    """How many bytes that frees."""
+    """Delete the file; return how many bytes that frees."""
     size = path.stat().st_size
     path.unlink()
     return size
 
 
 def _fsync_folder(folder: Path) -> None:
-    # a new name is on disk only when the folder that lists it is
+    # a new name is on disk only when its folder is
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -180,7 +180,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def _remove_leftovers_of(path: Path) -> None:
-    """Remove what killed processes left of this file."""
+    """Remove this file's temporary files that killed processes left."""
     for part in path.parent.glob(f".{path.name}.*.part"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > LEFTOVER_SECONDS:

@@ -12,7 +12,7 @@ from ondatra_dagster.row_changes import Column, Json
 
 
 class Endpoint(NamedTuple):
-    """One end of a sync, named as the fact tables name it."""
+    """An end of a sync, named as in the fact tables."""
 
     type: str  # DataWarehouse::Query, HubSpot::Connection
     id: str
@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetadata:
-    """The fields of a run's metadata that the store can't know by itself."""
+    """The fields of a run's metadata that the store doesn't know itself."""
 
     source: Endpoint
     destination: Endpoint
@@ -28,7 +28,7 @@ class RunMetadata:
     started_at: datetime
     columns: tuple[Column, ...]
     dagster_run_id: str | None
-    version_from: int | None  # the watermark before the run; None when nothing was enqueued before
+    version_from: int | None  # the watermark before the run; None if nothing had been enqueued
     version_to: int | None
     counts: Mapping[str, Json]
 
@@ -36,7 +36,7 @@ class RunMetadata:
 _JSON_TYPES = {
     "boolean": "boolean",
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double"), "number"),
-    # Delta's log and older Spark spell some of these in a second way
+    # Delta's log and older Spark have a second name for some of these
     **dict.fromkeys(("byte", "short", "integer", "long", "real"), "number"),
     "array": "array",
     **dict.fromkeys(("struct", "map", "variant"), "object"),
@@ -44,8 +44,8 @@ _JSON_TYPES = {
 
 
 def build_payload_schema(columns: Iterable[Column]) -> dict[str, str]:
-    """Each column's JSON type, as its values stand in a payload: dates, decimals and binaries are strings."""
-    # without what is in a type's brackets: "decimal" of "decimal(10,2)"
+    """Return each column's JSON type in a payload: dates, decimals and binaries are strings."""
+    # a type without its brackets: "decimal" of "decimal(10,2)"
     words = {column.name: re.split(r"[<(]", column.type)[0].strip().lower() for column in columns}
     return {name: _JSON_TYPES.get(word, "string") for name, word in words.items()}
 
@@ -53,7 +53,7 @@ def build_payload_schema(columns: Iterable[Column]) -> dict[str, str]:
 def dump_metadata(
     metadata: RunMetadata, *, organization: str, workspace: str, sync_id: str, run_id: str, state_id: str
 ) -> bytes:
-    """The text of metadata.json."""
+    """Return the text of metadata.json."""
     fields = {
         "organization_id": organization,
         "workspace_id": workspace,
@@ -74,7 +74,7 @@ def dump_metadata(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeartbeat:
-    """A heartbeat of a run, written at its start, every few seconds while it goes on, and at its end."""
+    """A heartbeat of a run, written at its start, every few seconds while it runs, and at its end."""
 
     run_id: str
     state_id: str

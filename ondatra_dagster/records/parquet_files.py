@@ -1,7 +1,7 @@
 """The reading and writing of Parquet files, each with a digest of its whole content in its footer.
 
-Page checksums leave out the footer and the pages' headers. The digest is of all bytes of the file, its own
-place taken as zeros. It is one more of the key-value pairs, which all readers of Parquet pass over.
+Page checksums leave out the footer and the pages' headers. The digest covers all bytes of the file, with zeros
+in its own place. It is one of the footer's key-value pairs, so other readers of Parquet ignore it.
 """
 
 import hashlib
@@ -16,18 +16,18 @@ _DIGEST_LENGTH = 32  # hexadecimal digits
 EMPTY_DIGEST: Final = "0" * _DIGEST_LENGTH
 
 
-# how Thrift spells the pair: its key, then a field of text (0x18) and how long that is
+# Thrift's encoding of the pair: its key, then a string field (0x18) and the string's length
 _DIGEST_PREFIX = DIGEST_KEY.encode() + bytes((0x18, _DIGEST_LENGTH))
 _TAIL_BYTES = 8  # bytes after the footer: its length, and the magic number
-_READ_BYTES = 8 << 20  # bytes: a file of records is a few requests to a bucket
+_READ_BYTES = 8 << 20  # bytes: so a record file takes few requests to a bucket
 
 
 class DigestError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """The bytes of a file aren't those that were written."""
+    """The error of a file whose bytes aren't those that were written."""
 
 
 def write_digest(file: BinaryIO) -> None:
-    """Write the digest of a Parquet file, which is open to read and write, to where `UNSIGNED` is."""
+    """Write the digest of a Parquet file in place of EMPTY_DIGEST; the file is open to read and write."""
     place, digest = _compute_digest(file)
     file.seek(place)
     file.write(digest)
@@ -35,7 +35,7 @@ def write_digest(file: BinaryIO) -> None:
 
 
 def verify_digest(file: BinaryIO) -> None:
-    """Raise DigestError unless all bytes are as they were written; the file is then at its beginning."""
+    """Raise DigestError unless all bytes are unchanged; seek to the file's beginning."""
     place, digest = _compute_digest(file)
     file.seek(place)
     if file.read(_DIGEST_LENGTH) != digest:
@@ -44,7 +44,7 @@ def verify_digest(file: BinaryIO) -> None:
 
 
 def read_digest(file: BinaryIO) -> tuple[int, bytes]:
-    """Return a file's size and the digest in it, not verified; the file is then at its beginning."""
+    """Return a file's size and the digest in it, without a check; seek to the file's beginning."""
     place, size = _find_digest(file), file.seek(0, 2)
     file.seek(place)
     digest = file.read(_DIGEST_LENGTH)
@@ -53,7 +53,7 @@ def read_digest(file: BinaryIO) -> tuple[int, bytes]:
 
 
 def _compute_digest(file: BinaryIO) -> tuple[int, bytes]:
-    """Return where the digest's place begins, and the digest."""
+    """Return the position of the digest in the file, and the digest."""
     place = _find_digest(file)
     digest = hashlib.blake2b(digest_size=_DIGEST_LENGTH // 2)
     file.seek(0)
@@ -74,7 +74,7 @@ def _find_digest(file: BinaryIO) -> int:
     if len(end) < _TAIL_BYTES or footer + _TAIL_BYTES > size:
         raise DigestError("it has no footer")
     file.seek(size - _TAIL_BYTES - footer)
-    # of several the last: what is before it may hold texts of the user's
+    # the last one, if there are several: texts before it may be the user's
     found = file.read(footer).rfind(_DIGEST_PREFIX)
     if found < 0:
         raise DigestError("it has no digest")
@@ -82,7 +82,7 @@ def _find_digest(file: BinaryIO) -> int:
 
 
 def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
-    """The bytes from where the file is, up to a place or to its end."""
+    """Yield the file's next bytes in chunks: `upto` bytes, or all to its end."""
     left = upto
     while chunk := file.read(_READ_BYTES if left is None else min(left, _READ_BYTES)):
         yield chunk
@@ -92,11 +92,11 @@ def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 ROWS_IN_MEMORY = 10_000
-CHARACTERS_IN_MEMORY = 16_000_000  # of the long texts of those rows: one row may be a whole invoice
+CHARACTERS_IN_MEMORY = 16_000_000  # of those rows' long texts: one row may be a whole invoice
 
 
 def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """The rows in lists that fit in memory; the same rows always fall into the same lists."""
+    """Yield the rows in lists that fit in memory; the same rows always give the same lists."""
     part: list[Row] = []
     weight = 0
     for row in rows:
@@ -124,7 +124,7 @@ def write_file(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """A Parquet file of the batches, a row group each, with its digest; the same bytes for the same rows.
+    """Write a Parquet file of the batches, a row group each, with its digest; the same rows give the same bytes.
 
     `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
     """
@@ -142,8 +142,8 @@ def write_batches(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """The same without a digest, stopping after each batch: what is written by then may be taken away."""
-    # without Arrow's own copy of the schema in it the file is as any other program would write it
+    """Write the same without a digest; yield after each batch, so that the caller can drain the bytes so far."""
+    # without Arrow's copy of the schema, the file looks like one that any other program wrote
     options = {"compression": "zstd", "use_dictionary": list(repetitive), "store_schema": False}
     with pq.ParquetWriter(file, schema, **options) as writer:
         for batch in batches:
@@ -154,12 +154,12 @@ def write_batches(
 
 
 def read_notes(file: BinaryIO) -> dict[str, str]:
-    """The key-value pairs that `write` left in the file."""
+    """Return the key-value pairs of the file."""
     pairs = pq.ParquetFile(file).metadata.metadata or {}
     return {key.decode(): value.decode() for key, value in pairs.items()}
 
 
 def read_rows(file: BinaryIO, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows, just those columns of them, one after the other."""
+    """Yield the rows one by one, with those columns only."""
     for batch in pq.ParquetFile(file).iter_batches(columns=list(columns), batch_size=ROWS_IN_MEMORY):
         yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

@@ -1,4 +1,4 @@
-"""The search for records in Parquet files: it finds row groups that match and reads as little else as possible."""
+"""The search for records in Parquet files: it finds row groups that match, and reads as little else as possible."""
 
 import contextlib
 import dataclasses
@@ -28,19 +28,19 @@ Conditions: TypeAlias = Sequence["_Condition"]
 
 
 class MatchingRowGroup(NamedTuple):
-    """A row group with records that a search matches."""
+    """A row group with records that match a search."""
 
     number: int
-    conditions: Conditions  # which of its rows these are
+    conditions: Conditions  # they select its matching rows
     with_payload: bool
-    metadata: Any  # of the file, so that it isn't read twice
-    chunk: RecordChunk | None  # the records, where they are few
+    metadata: Any  # the file's metadata, so that it isn't read twice
+    chunk: RecordChunk | None  # the records, if they are few
 
 
 def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGroup]:
-    """The file's row groups that have what a search is after, the newest first.
+    """Return the file's row groups with matching records, newest first.
 
-    Where so many are in them as are wanted of all files, older ones aren't looked at.
+    Older row groups aren't read once these have as many records as the search wants from all files.
     """
     parquet = _open_parquet(file)
     left = MAX_EAGER_BYTES
@@ -61,7 +61,7 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
 
 
 def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
-    """How many records of the file a search is after; its limit is none."""
+    """Return how many records of the file match the search, without regard to its limit."""
     return sum(count for _, _, count in _count_matches(_open_parquet(file), search))
 
 
@@ -74,12 +74,12 @@ def _count_matches(parquet: Any, search: RecordQuery) -> Iterator[tuple[int, Con
 
 
 def read_matching_rows(file: BinaryIO, group: MatchingRowGroup) -> RecordChunk:
-    """The records that were found in it, the newest first."""
+    """Return the row group's matching records, newest first."""
     return _read_rows_of_group(_open_parquet(file, group.metadata), group)
 
 
 def _open_parquet(file: BinaryIO, metadata: Any = None) -> Any:
-    # what repeats is spelled out for the rows that are wanted, and not for all
+    # repetitive texts are read as dictionaries, and only wanted rows become plain texts
     return pq.ParquetFile(file, metadata=metadata, pre_buffer=True, read_dictionary=_REPETITIVE_TEXTS)
 
 
@@ -95,7 +95,7 @@ def _read_rows_of_group(parquet: Any, group: MatchingRowGroup) -> RecordChunk:
 
 
 def _add_empty_payload(table: Any) -> Any:
-    """The table with a payload, where it was read without."""
+    """Add empty payloads to a table that was read without payloads."""
     if PAYLOAD_COLUMN in table.column_names:
         return table
     empty = pa.repeat(pa.scalar(""), table.num_rows)
@@ -103,7 +103,7 @@ def _add_empty_payload(table: Any) -> Any:
 
 
 def _count_rows_of_group(parquet: Any, number: int, conditions: Conditions) -> int:
-    """How many rows of the group fit; only the columns that tell are read."""
+    """Return how many rows of the group match; read only the columns of the conditions."""
     if not conditions:
         return int(parquet.metadata.row_group(number).num_rows)
     columns = [condition.column for condition in conditions]
@@ -112,12 +112,12 @@ def _count_rows_of_group(parquet: Any, number: int, conditions: Conditions) -> i
 
 
 def _match_rows(table: Any, conditions: Conditions) -> Any:
-    """Which rows fit."""
+    """Return for each row whether it matches all conditions."""
     return functools.reduce(pc.and_, [condition.match_rows(table[condition.column]) for condition in conditions])
 
 
 def _choose_conditions(parquet: Any, number: int, search: RecordQuery) -> Conditions | None:
-    """What each row of the group has to be asked; None when none of them can fit."""
+    """Return the conditions to check on each row of the group; None if no row can match."""
     asked = []
     for condition in _list_conditions(search):
         bounds = _read_bounds(parquet, number, condition.column)
@@ -131,7 +131,7 @@ def _choose_conditions(parquet: Any, number: int, search: RecordQuery) -> Condit
 def _list_conditions(search: RecordQuery) -> Iterator["_Condition"]:
     if search.prefix:
         yield _Condition("identifier", search.prefix, is_prefix=True)
-    if search.stage in (RecordStage.SUCCEEDED, RecordStage.REJECTED):  # that a row is invalid its file's name says
+    if search.stage in (RecordStage.SUCCEEDED, RecordStage.REJECTED):  # invalid rows have files of their own
         yield _Condition("status", search.stage)
     if search.status is not None:
         yield _Condition("status", search.status)
@@ -162,20 +162,20 @@ class _Condition(NamedTuple):
 
 
 def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | None:
-    """The least and the greatest value of a text column in a row group, where the file tells them."""
+    """Return the least and greatest value of a text column in a row group; None if the file doesn't have them."""
     place = parquet.schema_arrow.get_field_index(column)
     told = parquet.metadata.row_group(number).column(place).statistics
     return (told.min, told.max) if told and told.has_min_max and not told.null_count else None
 
 
 MAX_FILES_AT_ONCE = 8
-MAX_GROUPS_AT_ONCE = 3  # of one type of a run: they stay in memory until their turn comes
+MAX_GROUPS_AT_ONCE = 3  # for one type of a run: they stay in memory until their turn comes
 Item = TypeVar("Item")
 ItemResult = TypeVar("ItemResult")
 
 
 class RecordFileReader(Protocol):
-    """The access to record files that a search needs. Several threads use it at once."""
+    """The access to record files that a search needs. Several threads use it at the same time."""
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]: ...
 
@@ -187,8 +187,8 @@ class RunRecords:
     """The places of one run's records: files, and chunks that are not published yet."""
 
     run_id: str
-    files: Sequence[RecordFileId] | None = None  # None: those that are there when its turn comes
-    # newer than files
+    files: Sequence[RecordFileId] | None = None  # None: the files that exist when the run's turn comes
+    # newer than the files
     unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(default_factory=dict)
 
 
@@ -203,7 +203,7 @@ class _FileMatches(NamedTuple):
 def search_runs(
     files: RecordFileReader, sync_id: str, search: RecordQuery, runs: Iterable[RunRecords]
 ) -> Iterator[RecordChunk]:
-    """What is found in these runs, in their order, in each the newest first."""
+    """Yield the matching records of these runs, in the runs' order; within a run newest first."""
     pool = ThreadPoolExecutor(MAX_FILES_AT_ONCE)
     try:
         yield from _FileSearch(files, sync_id, search, pool).find_matches(runs)
@@ -212,13 +212,13 @@ def search_runs(
 
 
 def count_runs_matches(files: RecordFileReader, sync_id: str, search: RecordQuery, runs: Iterable[RunRecords]) -> int:
-    """How many records are found in these runs, whatever the search's limit is."""
+    """Return how many records of these runs match, without regard to the search's limit."""
     with ThreadPoolExecutor(MAX_FILES_AT_ONCE) as pool:
         return _FileSearch(files, sync_id, search, pool).count_matches(runs)
 
 
 class _FileSearch:
-    """One search over the files of several runs."""
+    """A search over the files of several runs."""
 
     def __init__(self, files: RecordFileReader, sync_id: str, search: RecordQuery, pool: ThreadPoolExecutor) -> None:
         self._files = files
@@ -248,7 +248,7 @@ class _FileSearch:
         return 0
 
     def _list_files(self, run: RunRecords) -> list[_FileMatches]:
-        """The run's files that may have something, the newest of each type first."""
+        """Return the run's files that may have matching records, of each type the newest first."""
         files = run.files
         if files is None:
             files = self._files.list_record_files(self._sync_id, run.run_id)
@@ -267,7 +267,7 @@ class _FileSearch:
         return look
 
     def _read_matches(self, looks: Sequence[_FileMatches], batch_type: RecordFileType) -> Iterator[RecordChunk]:
-        """A run's records of one type."""
+        """Yield a run's matching records of one type."""
         yield from looks[0].run.unpublished_chunks.get(batch_type, ())
         groups = [
             (look.run, look.file, group)
@@ -288,11 +288,11 @@ class _FileSearch:
         return None
 
     def _open_file(self, run: RunRecords, file: RecordFileId) -> AbstractContextManager[BinaryIO]:
-        """Who prunes the store doesn't wait for readers: what is gone has no records."""
+        """Open a record file. Pruning doesn't wait for readers, so the callers skip a file that is gone."""
         return self._files.open_records(self._sync_id, run.run_id, file)
 
     def _map_ahead(self, ask: Callable[[Item], ItemResult], items: Iterable[Item], most: int) -> Iterator[ItemResult]:
-        """The answers in the order of the items, of which so many are asked about before their turn."""
+        """Yield the results in the items' order; compute at most `most` of them ahead of their turn."""
         asked: deque[Future[ItemResult]] = deque()
         for item in items:
             asked.append(self._pool.submit(ask, item))

@@ -19,17 +19,17 @@ from ondatra_dagster.records.record_query import RESULT_SCHEMA
 from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
 from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk
 
-FORMULA_START = r"^[=+\-@\t\r]"  # what a spreadsheet takes a text for that begins so
+FORMULA_START = r"^[=+\-@\t\r]"  # a spreadsheet takes a text that begins like this for a formula
 FORMULA_ESCAPE = "'"
 
 
 def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
-    """Put the records into a file, in place of one that is there; how many they were.
+    """Write the records to a file, or replace it; return how many records there were.
 
-    The format is the one of FORMATS that its name ends on. The file is seen when it is whole, or never.
-    Raises OSError where it can't be written.
+    The ending of its name is a key of EXPORT_WRITERS and gives the format. The file appears when it is
+    complete, or never. Raise OSError if it can't be written.
     """
-    whole = path.resolve()  # a link stays one
+    whole = path.resolve()  # a link stays a link
     if whole.is_dir():
         raise IsADirectoryError(21, "it is a folder", str(path))
     if not whole.parent.is_dir():
@@ -49,7 +49,7 @@ def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
 
 
 def stream_export(parts: Iterable[RecordChunk], ending: str) -> Iterator[bytes]:
-    """The same file piece by piece, for who sends it on: no more of it is in memory than a part."""
+    """Yield the same file in chunks, for a download: only one chunk is in memory at a time."""
     sink = _DrainedBuffer()
     for _ in EXPORT_WRITERS[ending](sink, parts):
         yield sink.drain()
@@ -57,7 +57,7 @@ def stream_export(parts: Iterable[RecordChunk], ending: str) -> Iterator[bytes]:
 
 
 class _DrainedBuffer(io.BytesIO):
-    """A file of which what was written is taken away; its places go on counting."""
+    """A file whose written bytes can be drained; positions in it keep counting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _DrainedBuffer(io.BytesIO):
 
 
 def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
-    """A line of names, then a line a record; nothing and an empty text can be told apart."""
+    """Write a line of names, then a line for each record; null and an empty text are distinct."""
     with pa.csv.CSVWriter(file, RESULT_SCHEMA) as writer:
         for part in parts:
             writer.write_table(
@@ -85,7 +85,7 @@ def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
 
 
 def _escape_formulas(column: Any) -> Any:
-    """The column without formulas; a number is none, below zero neither."""
+    """Escape the formulas in a text column; numbers, negative ones too, are no formulas."""
     if not pa.types.is_string(column.type):
         return column
     is_formula = pc.match_substring_regex(column, FORMULA_START)
@@ -95,7 +95,7 @@ def _escape_formulas(column: Any) -> Any:
 
 
 def write_json(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
-    """One array, an object a line."""
+    """Write one array, with a line for each object."""
     between = b"[\n"
     for part in parts:
         for line in format_json_lines([part]):
@@ -106,7 +106,7 @@ def write_json(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
 
 
 def format_json_lines(parts: Iterable[RecordChunk]) -> Iterator[bytes]:
-    """Each record as a JSON object; its payload, which is one already, is in it as it is."""
+    """Yield each record as a JSON object; its payload, which is JSON already, is in it unchanged."""
     for part in parts:
         columns = [_to_json_values(name, part[name]) for name in RESULT_SCHEMA.names]
         for values in zip(*columns, strict=True):
@@ -123,12 +123,12 @@ def _to_json_values(name: str, column: Any) -> Iterator[Any]:
 
 
 def write_parquet(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
-    """The columns and types of the published files; what is known of rows that wait has no column there."""
+    """Write the columns and types of the published files, without the columns about waiting rows."""
     batches = (batch for part in parts for batch in part.select(RECORD_SCHEMA.names).to_batches())
     yield from parquet_files.write_batches(file, RECORD_SCHEMA, batches, repetitive=DICTIONARY_COLUMNS)
 
 
-# each stops now and then on its way: what is written by then may be taken away
+# each yields now and then, so that the bytes so far can be drained
 EXPORT_WRITERS: Mapping[str, Callable[[BinaryIO, Iterable[RecordChunk]], Iterator[None]]] = {
     ".csv": write_csv,
     ".json": write_json,

@@ -16,11 +16,11 @@ from ondatra_dagster.records.record_schema import INVALID_STATUSES, RECORD_SCHEM
 class RecordStage(enum.StrEnum):
     """The stage of a row on its way to the destination."""
 
-    PENDING = "pending"  # not tried yet, or on its way
+    PENDING = "pending"  # not tried yet, or being sent
     WAITING = "waiting"  # for its next try, or for a job at the API
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"
-    INVALID = "invalid"  # set aside: its status says why
+    INVALID = "invalid"  # never sent; its status says why
 
     @property
     def has_ended(self) -> bool:
@@ -28,12 +28,12 @@ class RecordStage(enum.StrEnum):
 
     @classmethod
     def of_status(cls, status: str) -> "RecordStage":
-        """The stage that a status stands for."""
+        """Return the stage that a status belongs to."""
         return cls.INVALID if status in INVALID_STATUSES else cls(status)
 
     @classmethod
     def parse(cls, text: str) -> "RecordStage":
-        """The stage that somebody asks for, or whose status; raises SelectionError with the nearest one."""
+        """Return the stage that the text names, or whose status it names; raise SelectionError with the nearest one."""
         try:
             return cls.of_status(text) if text in INVALID_STATUSES else cls(text.casefold())
         except ValueError:
@@ -41,7 +41,7 @@ class RecordStage(enum.StrEnum):
             raise SelectionError(f"there is no status {text!r}; {nearest}") from None
 
 
-# what a row's status says that was set aside: there is nobody else who says why
+# the reasons of invalid rows by status: their records have no message
 INVALID_REASONS: Mapping[str, str] = {
     RecordStatus.NULL: "there is a null in its key",
     RecordStatus.DUPLICATE: "its key comes more than once",
@@ -49,17 +49,17 @@ INVALID_REASONS: Mapping[str, str] = {
 
 
 def explain_status(status: str, message: str | None) -> str | None:
-    """Why a record ended so, as people are told it."""
+    """Return why a record ended with this status, for users."""
     return message or INVALID_REASONS.get(status)
 
 
-# the columns of a record, then what is known of a row that hasn't ended
+# the columns of a record, then those of a row that hasn't ended
 QUEUE_SCHEMA = pa.schema({"attempts": pa.int64(), "next_try_at": TIMESTAMP})
 RESULT_SCHEMA = pa.schema([*RECORD_SCHEMA, *QUEUE_SCHEMA])
 
 
 class ResultRecord(NamedTuple):
-    """A row of the result."""
+    """A record in the result of a search."""
 
     identifier: str
     payload: str  # the source row, a JSON object
@@ -69,7 +69,7 @@ class ResultRecord(NamedTuple):
     batch_started_at: datetime | None
     batch_ended_at: datetime | None
     sync_id: str
-    run_id: str | None  # in which it ended
+    run_id: str | None  # the run in which it ended
     rowid: int | None
     change_type: str
     table_version: int
@@ -84,15 +84,15 @@ class ResultRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """The conditions of a search for records of one sync; results come the newest first."""
+    """The conditions of a search for records of one sync; results come newest first."""
 
     run_id: str | None = None  # None: all runs
-    stage: RecordStage | None = None  # None: all of them
+    stage: RecordStage | None = None  # None: all stages
     prefix: str = ""  # of the identifier
-    status: str | None = None  # just those with this one: of what was set aside, NULL or DUPLICATE
-    change_type: str | None = None  # just those with this one
-    message: str | None = None  # just those with this one; an empty one: of which nothing was said
-    with_payload: bool = True  # else payloads are empty, which is quicker
+    status: str | None = None  # only records with this status; invalid rows have NULL or DUPLICATE
+    change_type: str | None = None  # only records with this change type
+    message: str | None = None  # only records with this message; "": only records without a message
+    with_payload: bool = True  # without payloads, which are empty then, a search is quicker
     limit: int | None = None
     offset: int = 0
 

@@ -15,7 +15,7 @@ from ondatra_dagster.records.parquet_files import build_batches
 
 
 class RecordStatus(enum.StrEnum):
-    """The status with which a record ended. NULL and DUPLICATE: it was never sent."""
+    """The status with which a record ended. Rows with NULL or DUPLICATE were never sent."""
 
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"
@@ -52,7 +52,7 @@ class SyncRecord(NamedTuple):
 
     @property
     def batch_type(self) -> RecordFileType:
-        """The file that it belongs in."""
+        """Return the type of file that the record belongs in."""
         if self.status in INVALID_STATUSES:
             return RecordFileType.INVALID
         return RecordFileType.DELETED if self.operation == RecordOperation.DELETE else RecordFileType.UPDATED
@@ -70,12 +70,12 @@ class DeliveredRecord(NamedTuple):
     table_version: int
     table_id: str
     run_id: str = ""
-    payload: str = ""  # where it was asked for
+    payload: str = ""  # empty unless the caller asked for it
 
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-# the columns of the published format first, in its order, then ours
+# the columns of the published format first, in its order, then ondatra's own
 RECORD_SCHEMA = pa.schema(
     {
         "identifier": pa.string(),
@@ -112,7 +112,7 @@ _SCHEMA_WITHOUT_RUN = pa.schema([field for field in RECORD_SCHEMA if field.name 
 
 
 def build_record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:
-    """The records as columns, a bounded part of them at a time."""
+    """Yield the records as columns, as many of them at a time as fit in memory."""
     place = RECORD_SCHEMA.get_field_index(_RUN_COLUMNS[0])
     for batch in build_batches(records, _SCHEMA_WITHOUT_RUN, lambda record: len(record[1])):
         ids = [pa.repeat(pa.scalar(value), batch.num_rows) for value in (sync_id, run_id)]

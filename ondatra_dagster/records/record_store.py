@@ -56,7 +56,7 @@ from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, StateId
 _PARQUET = ".parquet"
 _METADATA = "metadata.json"
 _DISK_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
-_DAMAGE_ERRORS = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn't what it is called
+_DAMAGE_ERRORS = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # the file is damaged
 
 
 class RecordStore:
@@ -76,28 +76,28 @@ class RecordStore:
         self._organization = organization
         self._workspace = workspace
         self._is_local = local_path(address) is not None
-        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # files of records elsewhere, by name
+        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # of record files that aren't local, by name
 
     @functools.cached_property
     def state(self) -> StateId:
-        """The state folder from which this store is written."""
+        """Return the id of the state folder that writes to this store."""
         return self._read_state()
 
     def for_dry_run(self, state: StateId = UNKNOWN_STATE_ID) -> Self:
-        """The same store for a dry run from this state folder: all that it writes is forgotten at once."""
+        """Return this store for a dry run from this state folder: it discards all that is written."""
         other = copy.copy(self)
-        other.__dict__["state"] = state  # as it is known by now: a dry run names no folder
+        other.__dict__["state"] = state  # the id that is known now: a dry run gives a folder no id
         other._storage = DiscardingStorage(open_storage(self._address))  # noqa: SLF001 - of the same class
         return other
 
     def run_address(self, sync_id: str, run_id: str) -> str:
-        """Where a run's records are, for people and for other programs."""
+        """Return the address of a run's records, for users and other programs."""
         return self._storage.address(self._run_folder(sync_id, run_id))
 
     def publish_records(
         self, sync_id: str, run_id: str, batch_type: RecordFileType, number: int, records: Iterable[SyncRecord]
     ) -> str:
-        """Write one file of records and give its address.
+        """Write one record file; return its address.
 
         The same number again replaces the file: after a crash the same records give the same file.
         """
@@ -108,16 +108,16 @@ class RecordStore:
         return self._storage.address(name)
 
     def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
-        """Leave the run's folder complete: its metadata, and a records_updated file even if that is empty.
+        """Complete the run's folder: write its metadata, and a records_updated file even if it is empty.
 
-        To be called when all that the run settled is published: an empty file would hide that it isn't.
+        Call it when all rows that the run settled are published: an empty file would hide that some aren't.
         """
         if not any(batch == RecordFileType.UPDATED for batch, _ in self.list_record_files(sync_id, run_id)):
             self.publish_records(sync_id, run_id, RecordFileType.UPDATED, 0, ())
         self.write_metadata(sync_id, run_id, metadata)
 
     def write_metadata(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
-        """Write the run's metadata.json, in place of the one before."""
+        """Write the run's metadata.json, or replace it."""
         text = dump_metadata(
             metadata,
             organization=self._organization,
@@ -130,18 +130,18 @@ class RecordStore:
             file.write(text)
 
     def write_snapshot(self, snapshot: QueueSnapshot) -> None:
-        """Keep what a run leaves unsettled, in place of what it said of itself before."""
+        """Write the snapshot that a run leaves of the queue; replace an earlier one of the same run."""
         name = file_paths.snapshot_file(self._organization, snapshot.sync_id, snapshot.run_id)
         with self._open_writer(name) as file:
             write_snapshot(file, dataclasses.replace(snapshot, state_id=self.state.id))
 
     def write_heartbeat(self, sync_id: str, mark: RunHeartbeat) -> None:
-        """Leave the mark of a run in place of the one before."""
+        """Write a run's heartbeat in place of the sync's last one."""
         with self._open_writer(file_paths.heartbeat_file(self._organization, sync_id)) as file:
             file.write(dump_heartbeat(mark))
 
     def read_heartbeat(self, sync_id: str) -> RunHeartbeat | None:
-        """Return the mark of the newest run; None when none has left one."""
+        """Return the heartbeat of the newest run; None if no run has left one."""
         name = file_paths.heartbeat_file(self._organization, sync_id)
         remedy = "delete it: the next run writes it again"
         with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
@@ -149,7 +149,7 @@ class RecordStore:
         return None
 
     def read_newest_snapshot(self, sync_id: str) -> QueueSnapshot | None:
-        """The snapshot of the newest run that left one; its units are read while one loops over them."""
+        """Return the snapshot of the newest run that left one; each loop over its units reads the file."""
         runs = self.list_snapshot_runs(sync_id)
         if not runs:
             return None
@@ -158,30 +158,31 @@ class RecordStore:
         return read_snapshot(functools.partial(self._open_reader, name, remedy), self._storage.address(name))
 
     def remove_snapshots(self, sync_id: str) -> None:
-        """Let no run of the sync have left anything to go on from; its records stay."""
+        """Remove all snapshots of the sync, so that no queue can be rebuilt from them; its records stay."""
         for run_id in self.list_snapshot_runs(sync_id):
             self.remove_snapshot(sync_id, run_id)
 
     def list_snapshot_runs(self, sync_id: str) -> tuple[str, ...]:
-        """The runs that left a snapshot which is still there, the oldest first."""
+        """Return the runs whose snapshot still exists, oldest first."""
         files = self._storage.list_names(file_paths.snapshot_folder(self._organization, sync_id))
         return tuple(sorted(file.removesuffix(_PARQUET) for file in files if file.endswith(_PARQUET)))
 
     def remove_snapshot(self, sync_id: str, run_id: str) -> int:
-        """Let what that run left be forgotten; how many bytes that frees."""
+        """Remove a run's snapshot; return how many bytes that frees."""
         return self._remove_file(file_paths.snapshot_file(self._organization, sync_id, run_id))
 
     def remove_run(self, sync_id: str, run_id: str) -> int:
-        """Remove all that the run published; how many bytes that frees.
+        """Remove all that the run published; return how many bytes that frees.
 
-        What says whose run it is goes last: cut off in between, it would count as anybody's.
+        The metadata, which names the run's workspace, is removed last: a run without it counts as any project's
+        own.
         """
         folder = self._run_folder(sync_id, run_id)
         names = sorted(self._storage.list_names(folder), key=lambda name: name == _METADATA)
         return sum(self._remove_file(f"{folder}/{name}") for name in names) + self._remove_file(folder)
 
     def remove_leftovers(self, *, before: datetime) -> list[int]:
-        """Take away what killed processes left half written before then; the bytes of each file."""
+        """Remove incomplete files that killed processes left before then; return the bytes of each."""
         swept = []
         for folder in file_paths.all_folders(self._organization):
             with self._explain_removal(folder):
@@ -191,10 +192,10 @@ class RecordStore:
     def read_delivered_since(
         self, sync_id: str, run_id: str | None, *, upto: str | None = None, with_payload: bool = False
     ) -> Iterator[DeliveredRecord]:
-        """Read the succeeded and rejected records of the runs after that one, or of all runs, the oldest first.
+        """Yield the succeeded and rejected records of the runs after that one, or of all runs, oldest first.
 
-        Within a run they have no order: a key's newest record is the one with the highest table version. For
-        pruned runs it reads what write_delivered() stored.
+        Within a run they have no order: a key's newest record is the one with the highest table version. The
+        records of pruned runs come from the file that write_delivered() wrote.
         """
         after, through = run_id or "", ""
         with contextlib.suppress(FileNotFoundError), self._open_delivered(sync_id) as file:
@@ -208,7 +209,7 @@ class RecordStore:
                 yield from self._read_delivered_of_run(sync_id, later, with_payload=with_payload)
 
     def write_delivered(self, sync_id: str, ends: Iterable[DeliveredRecord], *, through: str) -> None:
-        """Keep these records, with their payloads, in place of all that the runs up to that one say."""
+        """Write these records, with their payloads, in place of all records of the runs up to `through`."""
         with self._open_writer(file_paths.delivered_records_file(self._organization, sync_id)) as file:
             write_delivered(file, ends, through=through)
 
@@ -218,17 +219,17 @@ class RecordStore:
         return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
 
     def list_runs(self, sync_id: str) -> tuple[str, ...]:
-        """The ids of the runs that have a folder, the oldest first."""
+        """Return the ids of the runs that have a folder, oldest first."""
         names = self._storage.list_names(file_paths.sync_folder(self._organization, sync_id))
         return tuple(filter(file_paths.is_folder_name, names))
 
     def list_syncs(self) -> tuple[str, ...]:
-        """The ids of the syncs that have left anything, those of other projects here too."""
+        """Return the ids of the syncs that have a folder, with those of other projects that use this store."""
         folder = file_paths.organization_folder(self._organization)
         return tuple(filter(file_paths.is_folder_name, self._storage.list_names(folder)))
 
     def read_metadata(self, sync_id: str, run_id: str) -> Mapping[str, Json] | None:
-        """What the run's metadata.json says; None when there is none."""
+        """Return the fields of the run's metadata.json; None if it doesn't exist."""
         name = f"{self._run_folder(sync_id, run_id)}/{_METADATA}"
         remedy = "bring it back from a backup, or delete it"
         with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
@@ -239,24 +240,24 @@ class RecordStore:
         return None
 
     def is_own_run(self, metadata: Mapping[str, Json] | None) -> bool:
-        """Whether a run is one of this project's, and not of another one that keeps its records here too."""
+        """Return whether the run is this project's; a run without metadata counts as its own."""
         return metadata is None or metadata.get("workspace_id") == self._workspace
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]:
-        """The run's files of records that are there now, by type and number."""
+        """Return the run's record files that exist now, by type and number."""
         found = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
         return sorted(batch for batch in found if batch is not None)
 
     def open_records(
         self, sync_id: str, run_id: str, file: RecordFileId
     ) -> contextlib.AbstractContextManager[BinaryIO]:
-        """One of these files; raises FileNotFoundError when it is there no more."""
+        """Open one of these files; raise FileNotFoundError if it no longer exists."""
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
         remedy = "bring it back from a backup, or delete it"
         return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
-        """How many records are in these files; one that is there no more has none."""
+        """Return how many records these files have; a file that no longer exists has none."""
         rows = 0
         for file in files:
             with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
@@ -264,7 +265,7 @@ class RecordStore:
         return rows
 
     def read_invalid_rows(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
-        """The rows that the runs after one and up to another recorded as set aside, by rowid and table id."""
+        """Yield rowid and table id of each row that a run after `since`, up to `upto`, recorded as invalid."""
         for run_id in self.list_runs(sync_id):
             files = self.list_record_files(sync_id, run_id) if since < run_id <= upto else []
             for file in files:
@@ -273,7 +274,7 @@ class RecordStore:
                         yield from parquet_files.read_rows(opened, INVALID_ROW_COLUMNS)
 
     def write_fact_tables(self, facts: Mapping[str, Sequence[FactRow]]) -> None:
-        """Write this workspace's rows of the organization's fact tables anew; those of others stay."""
+        """Write this workspace's rows of the organization's fact tables again; keep those of other workspaces."""
         for table, rows in facts.items():
             name = file_paths.fact_table_file(self._organization, table)
             by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
@@ -281,14 +282,17 @@ class RecordStore:
                 write_fact_table(file, table, by_workspace)
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
-        """What a file that is broken says is gone: others write their rows again when they next run."""
+        """Return a fact table's rows by workspace; none if the file is damaged.
+
+        Other workspaces write their rows again at their next run.
+        """
         let_pass = (FileNotFoundError, *_DAMAGE_ERRORS)
         with contextlib.suppress(*let_pass), self._open_reader(name, "delete it: it is written anew", let_pass) as file:
             return read_fact_table(file, table)
         return {}
 
     def count_invalid(self, sync_id: str, run_id: str) -> int:
-        """Count the invalid rows that a run has records of."""
+        """Return how many invalid rows a run has records of."""
         files = self.list_record_files(sync_id, run_id)
         return self.count_records(sync_id, run_id, [file for file in files if file[0] is RecordFileType.INVALID])
 
@@ -347,7 +351,7 @@ class RecordStore:
     def _verify_digest(self, name: str, file: BinaryIO) -> None:
         """Raise DigestError for a damaged file.
 
-        A bucket's records are searched a row group at a time: each file is verified once in a process.
+        A bucket's records are read one row group at a time, so a process verifies each file once.
         """
         if self._is_local or not file_paths.parse_records_file(name.rpartition("/")[2]):
             parquet_files.verify_digest(file)

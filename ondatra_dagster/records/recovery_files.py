@@ -119,7 +119,7 @@ def write_delivered(file: BinaryIO, ends: Iterable[DeliveredRecord], *, through:
 
 
 def read_newest_delivered_run(file: BinaryIO) -> str:
-    """Return the newest run that such a file covers."""
+    """Return the newest run that the file covers."""
     note: dict[str, Any] = orjson.loads(parquet_files.read_notes(file).get(_DELIVERED_NOTE, "{}"))
     if note.get("format") != DELIVERED_FORMAT:
         raise StateError(

@@ -18,7 +18,7 @@ from ondatra_dagster.project.settings.storage_access import S3Access
 from ondatra_dagster.records.local_storage import TEMPORARY_NAME, make_temporary_name
 from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 
-# file systems on which a file appears under its name with its last byte, and not before
+# file systems on which a file appears under its name only with its last byte
 ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 
 
@@ -48,7 +48,7 @@ class _UploadingStorage:
 
 
 class S3Storage(_UploadingStorage):
-    """Files below a prefix of a bucket, reached as the warehouse's tables on S3 are."""
+    """The storage below a prefix of a bucket, with the same access as the warehouse's tables on S3."""
 
     def __init__(self, address: str, access: S3Access) -> None:
         super().__init__(address)
@@ -56,7 +56,7 @@ class S3Storage(_UploadingStorage):
         self._file_system = open_s3_filesystem(access)
 
     def _upload(self, file: str, path: str) -> None:
-        # one call: an interruption between two would make an object of what is there by then
+        # one call: an interruption between two would make an object of an incomplete file
         copy_files(file, path, source_filesystem=LocalFileSystem(), destination_filesystem=self._file_system)
 
     def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
@@ -70,11 +70,11 @@ class S3Storage(_UploadingStorage):
             elif found.type == FileType.Directory:
                 inside = self._file_system.get_file_info(FileSelector(found.path))
                 if all(each.base_name.startswith(".") for each in inside):
-                    self._file_system.delete_dir(found.path)  # with what stands for it, as it does for an empty one
+                    self._file_system.delete_dir(found.path)  # with its marker object, as for an empty folder
         return found.size or 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
-        """There are none: an upload without its end isn't a file."""
+        """Remove nothing: an unfinished upload isn't a file."""
         return []
 
     def list_names(self, folder: str) -> list[str]:
@@ -84,7 +84,7 @@ class S3Storage(_UploadingStorage):
 
 
 class FsspecStorage(_UploadingStorage):
-    """Files below an address of any file system that fsspec knows; its package finds the keys."""
+    """The storage at an address of any file system that fsspec knows; its package finds the keys."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -139,7 +139,7 @@ class FsspecStorage(_UploadingStorage):
         return swept
 
     def _modified_at(self, file: Mapping[str, Any]) -> float:
-        """In seconds since 1970; where the place doesn't tell, the file is as new as can be."""
+        """Return the time in seconds since 1970; infinity, as for a new file, if the file system has none."""
         try:
             moment = self._file_system.modified(file["name"])
         except NotImplementedError:
@@ -159,7 +159,7 @@ class FsspecStorage(_UploadingStorage):
         return sorted(_base_name(file) for file in found if not _is_hidden(file))
 
     def _list_folder(self, path: str) -> list[Mapping[str, Any]]:
-        self._file_system.invalidate_cache()  # others write there too
+        self._file_system.invalidate_cache()  # other processes write there too
         return list(self._file_system.ls(path, detail=True))
 
 
@@ -173,7 +173,7 @@ def _is_hidden(file: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _explain_unreachable(address: str) -> Iterator[None]:
-    """Say of what fails inside that it is the place, and that nothing is lost."""
+    """Raise StateError for an error inside: the storage can't be reached, and nothing is lost."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The results of a search: found records in chunks that are small enough for memory, and their counts by reason."""
+"""The results of a search: found records in chunks that fit in memory, and their counts by reason."""
 
 import collections
 import dataclasses
@@ -13,26 +13,26 @@ import pyarrow.compute as pc
 from ondatra_dagster.records.parquet_files import build_batches
 from ondatra_dagster.records.record_query import RESULT_SCHEMA, ResultRecord
 
-RecordChunk: TypeAlias = Any  # a pyarrow.Table: that library tells no types
+RecordChunk: TypeAlias = Any  # a pyarrow.Table: that library has no types
 
-MAX_MEMORY_BYTES = 32_000_000  # bytes that are kept aside in memory; more go to a file
+MAX_MEMORY_BYTES = 32_000_000  # bytes in memory; more go to a file
 END_TIME_COLUMN = "batch_ended_at"
 
 
 def chunk_records(records: Iterable[ResultRecord]) -> Iterator[RecordChunk]:
-    """The records as parts, in their order."""
+    """Yield the records in chunks, in their order."""
     for batch in build_batches(records, RESULT_SCHEMA, lambda record: len(record.payload)):
         yield pa.Table.from_batches([batch])
 
 
 def iterate_records(parts: Iterable[RecordChunk]) -> Iterator[ResultRecord]:
-    """The records one by one."""
+    """Yield the records one by one."""
     for part in parts:
         yield from map(ResultRecord._make, zip(*(column.to_pylist() for column in part.columns), strict=True))
 
 
 def slice_chunks(parts: Iterable[RecordChunk], *, offset: int = 0, limit: int | None = None) -> Iterator[RecordChunk]:
-    """The records after the first `offset`, and of these at most `limit`."""
+    """Yield the records after the first `offset`, at most `limit` of them."""
     coming = iter(parts)
     left = limit
     while left != 0 and (part := next(coming, None)) is not None:
@@ -46,7 +46,7 @@ def slice_chunks(parts: Iterable[RecordChunk], *, offset: int = 0, limit: int | 
 
 
 def merge_newest_first(streams: Sequence[Iterator[RecordChunk]]) -> Iterator[RecordChunk]:
-    """Streams that each have their newest records first, as one: by the times at which batches ended."""
+    """Merge streams that each are sorted newest first, by the times at which batches ended."""
     coming = dict(enumerate(streams))
     heads: dict[int, RecordChunk] = {}
     while coming:
@@ -61,7 +61,7 @@ def merge_newest_first(streams: Sequence[Iterator[RecordChunk]]) -> Iterator[Rec
 
 
 def _take_newest(heads: dict[int, RecordChunk]) -> RecordChunk:
-    """The records that are as new as any still to come; one head at least is used up."""
+    """Return the records that are as new as any still to come; use up at least one head."""
     bound = max(head[END_TIME_COLUMN][-1].as_py() for head in heads.values())
     taken = []
     for number, head in list(heads.items()):
@@ -75,7 +75,7 @@ def _take_newest(heads: dict[int, RecordChunk]) -> RecordChunk:
 
 
 def _sort_newest_first(part: RecordChunk) -> RecordChunk:
-    """By the time of the end; what ended together stays as it stood."""
+    """Sort by the end of the batch, newest first; equal times keep their order."""
     return part.take(pc.sort_indices(part, sort_keys=[(END_TIME_COLUMN, "descending")]))
 
 
@@ -83,8 +83,8 @@ class SpooledChunks:
     """Chunks that were copied to a file, so that their source can be closed."""
 
     def __init__(self, parts: Iterable[RecordChunk]) -> None:
-        self._file = tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES)  # noqa: SIM115 - closed with what is put aside
-        weakref.finalize(self, self._file.close)  # a search may come to its limit before it is read
+        self._file = tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES)  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, self._file.close)  # a search may reach its limit before this is read to its end
         with pa.ipc.new_stream(self._file, RESULT_SCHEMA) as writer:
             for part in parts:
                 writer.write_table(part)
@@ -96,7 +96,7 @@ class SpooledChunks:
                 yield pa.Table.from_batches([batch])
 
 
-MAX_REASONS = 1000  # different ones that are told apart: a message with a key in it is another one each time
+MAX_REASONS = 1000  # different reasons that are counted; a message with a key in it differs each time
 _REASON_COLUMNS = ["status", "status_message"]
 
 
@@ -106,12 +106,12 @@ class ReasonCount(NamedTuple):
     status: str
     message: str | None
     records: int
-    example: str  # the identifier of one of them, the newest
+    example: str  # the identifier of the newest of them
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonCounts:
-    """The counts, the most frequent first."""
+    """The counts by reason, most frequent first."""
 
     most_frequent: tuple[ReasonCount, ...]
     other_records: int = 0  # records with still other reasons
@@ -122,7 +122,7 @@ class ReasonCounts:
 
 
 def count_reasons(parts: Iterable[RecordChunk], *, most: int = MAX_REASONS) -> ReasonCounts:
-    """Of found records, the newest first."""
+    """Count the reasons of found records, which come newest first."""
     counts: collections.Counter[tuple[str, str | None]] = collections.Counter()
     examples: dict[tuple[str, str | None], str] = {}
     others = 0
@@ -139,7 +139,7 @@ def count_reasons(parts: Iterable[RecordChunk], *, most: int = MAX_REASONS) -> R
 
 
 def _group_chunk(part: RecordChunk) -> Iterable[tuple[str, str | None, int, str]]:
-    # one thread keeps the order, and with it what is first
+    # one thread keeps the order, so the first identifier is the newest
     groups = part.group_by(_REASON_COLUMNS, use_threads=False).aggregate(
         [("identifier", "count"), ("identifier", "first")]
     )

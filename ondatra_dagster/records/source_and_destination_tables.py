@@ -15,7 +15,7 @@ class SyncEndpoints(NamedTuple):
 
     model: str
     destination: str  # the API dict's "destination"
-    object: str  # and its "object"
+    object: str  # the API dict's "object"
 
     @property
     def source_endpoint(self) -> Endpoint:
@@ -35,18 +35,18 @@ class SyncEndpoints(NamedTuple):
 FACT_TABLES = {
     "source_objects": (
         *("id", "type", "name", "model_id"),
-        # the other things that the published format can send from, which aren't here
+        # sources that the published format knows and ondatra doesn't have
         *("business_object_id", "filter_segment_id", "cohort_id"),
     ),
     "destinations": ("id", "type", "name"),
     "destination_objects": ("id", "type", "name"),
 }
 FactRow: TypeAlias = tuple[str | None, ...]  # its id comes first
-WORKSPACES_NOTE = "ondatra.workspaces"  # a note in each file: which workspace has which of its rows
+WORKSPACES_NOTE = "ondatra.workspaces"  # the note in each file with the ids of each workspace's rows
 
 
 def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow, ...]]:
-    """One row for each model, destination and object that the syncs use, sorted, by the names of FACT_TABLES."""
+    """Return a row for each model, destination and object of the syncs, sorted, by the names of FACT_TABLES."""
     rows: dict[str, set[FactRow]] = {table: set() for table in FACT_TABLES}
     for sync in syncs:
         source, destination, found = sync.source_endpoint, sync.destination_endpoint, sync.object_endpoint
@@ -57,7 +57,7 @@ def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow
 
 
 def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:
-    """Put one of FACT_TABLES into an empty file: all workspaces' rows, each once; its columns are text."""
+    """Write one of FACT_TABLES to an empty file: all workspaces' rows, each once; its columns are text."""
     schema = pa.schema(dict.fromkeys(FACT_TABLES[table], pa.string()))
     rows = {row[0]: row for rows in by_workspace.values() for row in rows}
     batches = parquet_files.build_batches(sorted(rows.values(), key=lambda row: row[0] or ""), schema, len)
@@ -66,7 +66,7 @@ def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iter
 
 
 def read_fact_table(file: BinaryIO, table: str) -> dict[str, tuple[FactRow, ...]]:
-    """The rows of each workspace, as write_fact_table() left them."""
+    """Return the rows of each workspace that write_fact_table() wrote."""
     ids = orjson.loads(parquet_files.read_notes(file).get(WORKSPACES_NOTE, "{}"))
     file.seek(0)
     rows = {row[0]: row for row in parquet_files.read_rows(file, FACT_TABLES[table])}

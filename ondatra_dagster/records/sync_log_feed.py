@@ -29,11 +29,11 @@ class RecordRowGroup(NamedTuple):
     sync_id: str
     run_id: str
     batch_type: RecordFileType
-    file_number: int  # of the file
+    file_number: int
     row_group: int
-    first_row: int  # the place of its first record in the file
+    first_row: int  # the position of its first record in the file
     row_count: int
-    byte_size: int  # bytes, unpacked
+    byte_size: int  # bytes, uncompressed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RunPosition:
     """The newest run that the log has records of, and the next row group for each of its file types."""
 
     run_id: str
-    next_row_groups: Mapping[str, tuple[int, int]]  # batch type → number of a file and of a row group in it
+    next_row_groups: Mapping[str, tuple[int, int]]  # record type → the next file's number and the next row group in it
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class SyncLogPosition:
     syncs: Mapping[str, RunPosition] = dataclasses.field(default_factory=dict)
 
     def first_open_run(self, sync_id: str) -> str:
-        """The run of which something is to come at the earliest; sorts before all when nothing was taken."""
+        """Return the earliest run that may have records to come; "", which sorts first, if the log has none."""
         return self.syncs[sync_id].run_id if sync_id in self.syncs else ""
 
     def contains(self, piece: RecordRowGroup) -> bool:
-        """Whether the piece is in the log."""
+        """Return whether the row group is in the log."""
         at = self.syncs.get(piece.sync_id)
         if at is None or piece.run_id != at.run_id:
             return piece.run_id < self.first_open_run(piece.sync_id)
         return (piece.file_number, piece.row_group) < tuple(at.next_row_groups.get(piece.batch_type, (0, 0)))
 
     def advance(self, pieces: Iterable[RecordRowGroup]) -> Self:
-        """The position when these are in the log too, which are the next of each sync and type."""
+        """Return the position after these row groups, which are the next of each sync and type."""
         syncs = dict(self.syncs)
         for piece in pieces:
             at = syncs.get(piece.sync_id)
@@ -78,7 +78,7 @@ class SyncLogPosition:
 
     @classmethod
     def load(cls, text: str) -> Self | None:
-        """The position in a commit's user metadata; None when something else stands there."""
+        """Return the position in a commit's user metadata; None if the metadata is something else."""
         try:
             fields = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -95,11 +95,11 @@ class SyncLogPosition:
         return cls(fields["number"], syncs)
 
 
-SyncLogRows: TypeAlias = Any  # a pyarrow.Table with LOG_SCHEMA: that library tells no types
+SyncLogRows: TypeAlias = Any  # a pyarrow.Table with SYNC_LOG_SCHEMA: that library has no types
 _TIMESTAMP = RECORD_SCHEMA.field("batch_started_at").type
 SYNC_LOG_SCHEMA = pa.schema(
     {
-        "log_id": pa.string(),  # the same for the same record, whenever it is taken
+        "log_id": pa.string(),  # the same for the same record at each read
         "sync_id": pa.string(),
         "sync_run_id": pa.string(),
         "record_identifier": pa.string(),
@@ -119,7 +119,7 @@ _SOURCE_COLUMNS = {  # the columns that a record has under another name
     "record_identifier": "identifier",
     "batch_completed_at": "batch_ended_at",
 }
-_ENDPOINT_FIELDS = {  # those that are the same for a whole run, by their names in its metadata
+_ENDPOINT_FIELDS = {  # columns with one value for a whole run, by their names in its metadata
     "source_object_id": "source",
     "destination_id": "destination",
     "destination_object_id": "destination_object",
@@ -127,7 +127,7 @@ _ENDPOINT_FIELDS = {  # those that are the same for a whole run, by their names 
 
 
 def list_missing_row_groups(store: RecordStore, position: SyncLogPosition) -> Iterator[RecordRowGroup]:
-    """What is published and not in the log, of all syncs of this project, each sync's oldest runs first."""
+    """Yield this project's published row groups that the log lacks, each sync's oldest runs first."""
     for sync_id in store.list_syncs():
         for run_id in store.list_runs(sync_id):
             yield from list_missing_row_groups_of_run(store, sync_id, run_id, position)
@@ -136,15 +136,15 @@ def list_missing_row_groups(store: RecordStore, position: SyncLogPosition) -> It
 def list_missing_row_groups_of_run(
     store: RecordStore, sync_id: str, run_id: str, position: SyncLogPosition
 ) -> list[RecordRowGroup]:
-    """What of one run is published and not in the log; nothing of another project's."""
-    if run_id < position.first_open_run(sync_id):  # without looking: there may be years of them
+    """Return a run's published row groups that the log lacks; nothing if the run is another project's."""
+    if run_id < position.first_open_run(sync_id):  # its files aren't listed: there may be years of them
         return []
     pieces = [piece for piece in _list_row_groups(store, sync_id, run_id) if not position.contains(piece)]
     return pieces if pieces and store.is_own_run(store.read_metadata(sync_id, run_id)) else []
 
 
 def read_log_rows(store: RecordStore, piece: RecordRowGroup) -> SyncLogRows:
-    """The rows that a piece is in the log."""
+    """Return the log's rows for a row group."""
     file_id = f"{piece.sync_id}/{piece.run_id}/{piece.batch_type}.{piece.file_number}"
     try:
         with store.open_records(piece.sync_id, piece.run_id, (piece.batch_type, piece.file_number)) as file:
@@ -167,7 +167,7 @@ def concatenate_log_rows(rows: list[SyncLogRows]) -> SyncLogRows:
 
 def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[RecordRowGroup]:
     for file in store.list_record_files(sync_id, run_id):
-        with contextlib.suppress(FileNotFoundError):  # somebody has just removed it
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed it
             with store.open_records(sync_id, run_id, file) as opened:
                 footer = pq.ParquetFile(opened).metadata
             first = 0
@@ -178,9 +178,9 @@ def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[
                 first += group.num_rows
 
 
-@functools.lru_cache(maxsize=8)  # the pieces of a run come one after the other
+@functools.lru_cache(maxsize=8)  # the row groups of a run come one after the other
 def _read_endpoint_ids(store: RecordStore, sync_id: str, run_id: str) -> Mapping[str, str | None]:
-    """What the run connected; unknown where its metadata is lost."""
+    """Return the ids of the run's source and destination; None for each if its metadata is lost."""
     metadata = store.read_metadata(sync_id, run_id) or {}
     ends = {column: metadata.get(name) for column, name in _ENDPOINT_FIELDS.items()}
     return {column: str(end["id"]) if isinstance(end, dict) else None for column, end in ends.items()}

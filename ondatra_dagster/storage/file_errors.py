@@ -1,7 +1,7 @@
-"""The errors of SQLite and of the operating system on a file of ours, each as a sentence with its remedy.
+"""The errors of SQLite and of the operating system on ondatra's files, each as a sentence with its remedy.
 
 Every module that opens, reads, writes or locks a file below .ondatra raises these StateErrors. "Move it away"
-is the remedy for a damaged file only, and the module that owns the file words it: it knows what that costs.
+is the remedy for a damaged file only. The module that owns the file words it, because it knows what that costs.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from ondatra_dagster.errors import BusyError, DiskFullError, StateError
 
 FILE_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
 RESTORE_FROM_BACKUP = "bring it back from a backup"
-INTEGRITY_CHECK = "pragma integrity_check(3)"  # the first three of what is wrong
+INTEGRITY_CHECK = "pragma integrity_check(3)"  # reports at most three errors
 PAGE_ERROR = re.compile(r"unable to get the page. error code=(\d+)")
-PRIMARY_CODE_MASK = 0xFF  # of SQLite's code: the rest tells where SQLite was
+PRIMARY_CODE_MASK = 0xFF  # the other bits of SQLite's code say where in SQLite it failed
 CHUNK_BYTES = 1_048_576
-SMALLEST_FREE_BYTES = 65_536  # with less, SQLite can't make the files that it works with
+SMALLEST_FREE_BYTES = 65_536  # with less, SQLite can't create the files that it needs
 
 
 class FileFault(enum.Enum):
@@ -32,9 +32,9 @@ class FileFault(enum.Enum):
     READ_ONLY = enum.auto()
     DISK = enum.auto()
     BUSY = enum.auto()
-    ACCESS = enum.auto()  # no permission, or nothing that can be opened
+    ACCESS = enum.auto()  # no permission, or not a file that can be opened
     DAMAGED = enum.auto()
-    TEXT = enum.auto()  # damaged where SQLite doesn't look
+    TEXT = enum.auto()  # damaged text, which SQLite doesn't check
     TOO_LARGE = enum.auto()
     REPLACED = enum.auto()
 
@@ -76,8 +76,8 @@ def explain_file_errors(
 ) -> Iterator[None]:
     """Raise StateError in place of an error of SQLite or of the operating system on the file at `path`.
 
-    An error that says nothing of the file is raised as it is, but for one while a database `is_opening`: then
-    its tables can't be read.
+    An error that says nothing about the file is raised unchanged. While a database `is_opening`, it is a
+    StateError too: the file's tables can't be read then.
     """
     try:
         yield
@@ -88,7 +88,7 @@ def explain_file_errors(
 def raise_state_error(
     error: Exception, path: Path, if_damaged: str = RESTORE_FROM_BACKUP, *, is_opening: bool = False
 ) -> NoReturn:
-    """Raise the StateError for this error on the file; the error itself where it says nothing of the file."""
+    """Raise the StateError for this error on the file; raise the error itself if it says nothing about the file."""
     fault = _find_fault(error, path)
     if fault is None and is_opening:
         fault = FileFault.TEXT
@@ -105,15 +105,15 @@ def damage_error(path: Path, what: str, if_damaged: str) -> StateError:
 
 
 def storage_error(reason: str, folder: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> StateError:
-    """Return the error of a library's database in the folder, of which only SQLite's words are known."""
+    """Return the error of a library's database in the folder, when only SQLite's message is known."""
     fault = next((fault for words, fault in FAULT_BY_MESSAGE.items() if words in reason), FileFault.DISK)
     return _state_error(_refine_fault(fault, folder), sqlite3.OperationalError(reason), folder, if_damaged)
 
 
 def disk_error(error: BaseException, path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> StateError | None:
-    """Return the StateError for a file error behind a library's exception; None where there is none.
+    """Return the StateError for a file error behind a library's exception; None if there is no file error.
 
-    Dagster's storage, for one, wraps what SQLite says. `path` names the file where the error doesn't.
+    Dagster's storage, for example, wraps SQLite's errors. `path` names the file when the error doesn't.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -128,7 +128,7 @@ def disk_error(error: BaseException, path: Path, if_damaged: str = RESTORE_FROM_
 
 
 def integrity_errors(connection: sqlite3.Connection) -> list[str]:
-    """Return the first of what SQLite finds wrong in a database; raise OSError where it can't read a page."""
+    """Return the first errors that SQLite finds in a database; raise OSError if it can't read a page."""
     lines = [str(line) for (line,) in connection.execute(INTEGRITY_CHECK)]
     if any(
         int(code) & PRIMARY_CODE_MASK == sqlite3.SQLITE_IOERR for line in lines for code in PAGE_ERROR.findall(line)
@@ -156,7 +156,7 @@ def _find_sqlite_fault(error: sqlite3.Error) -> FileFault | None:
 
 
 def _refine_fault(fault: FileFault, path: Path) -> FileFault:
-    """Return the fault as a second look shows it: SQLite says of a full disk that it can't open a file."""
+    """Return the fault after a check of the disk: on a full disk, SQLite says that it can't open a file."""
     if fault is FileFault.DAMAGED:
         return _check_damage(path)
     if fault not in (FileFault.DISK, FileFault.ACCESS, FileFault.READ_ONLY):
@@ -173,7 +173,7 @@ def _refine_fault(fault: FileFault, path: Path) -> FileFault:
 
 
 def _check_damage(path: Path) -> FileFault:
-    """Return whether the file is damaged, or the disk failed to read it: SQLite calls both malformed."""
+    """Return DAMAGED or, if the disk can't read the file, DISK: SQLite calls both malformed."""
     if not path.is_file():
         return FileFault.DAMAGED
     uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -211,7 +211,7 @@ def _state_error(
 
 
 def _find_obstacle(path: Path) -> str | None:
-    """Return what is in the file's place, and the remedy; None where nothing is in its way."""
+    """Return the obstacle in the file's path, and the remedy; None if there is no obstacle."""
     with contextlib.suppress(OSError):
         if path.is_dir():
             return "it is a folder; put the folder elsewhere, then try again"

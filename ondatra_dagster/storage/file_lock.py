@@ -1,6 +1,6 @@
-"""A lock that one process holds on a name. The operating system keeps it: it ends with its owner.
+"""A lock that one process holds on a name. The operating system releases it when its holder ends.
 
-The file says who holds it, for the message to those who wait.
+The lock's file names the holder, for the message to waiting processes.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_private_folder
 
 POLL_SECONDS = 0.2
-PROBE_SECONDS = 0.001  # who only looks whether the lock is held is gone by then
+PROBE_SECONDS = 0.001  # long enough for another process that only checks whether the lock is held
 
 
 class FileLock:
-    """Held from `with` to its end, or from acquire() to release()."""
+    """A lock that is held from `with` to its end, or from acquire() to release()."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; BusyError tells who holds it when it isn't free in time.
+        """Take the lock; raise BusyError with its holder if it isn't free in time.
 
-        Raises StateError where the file can't be opened.
+        Raise StateError if the file can't be opened.
         """
         with explain_file_errors(self._path):
             descriptor = open_lock(self._path)
@@ -55,7 +55,7 @@ class FileLock:
             self._descriptor = descriptor
 
     def _write_holder(self, descriptor: int) -> None:
-        """Write who holds the lock. On a full disk it is held without a name, so that space can be freed."""
+        """Write the holder's name. On a full disk the lock is held without a name, so that space can be freed."""
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} ({self._purpose})".encode(), 0)
@@ -76,7 +76,7 @@ class FileLock:
             self._sleep(POLL_SECONDS)
 
     def remove_file(self) -> None:
-        """Remove the file before it is let go of: what is left then is of those who died."""
+        """Remove the file before the lock is released: a file that is left belongs to a holder that died."""
         with explain_file_errors(self._path):
             self._path.unlink(missing_ok=True)
 
@@ -94,21 +94,22 @@ class FileLock:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether a lock that is taken away when its holder ends well is still there, and nobody holds it."""
+    """Return whether the file is left from a holder that died: other holders remove it when they end."""
     descriptor = _open_existing(path, os.O_RDWR)
     if descriptor is None:
         return False
     try:
-        # without a name it was taken away since it was opened
+        # a file without a link was removed by its holder after it was opened here
         return _try_lock(descriptor) and os.fstat(descriptor).st_nlink > 0
     finally:
         os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock. The number in the file tells nothing: another may have it by now.
+    """Return whether a process holds the lock. The process id in the file proves nothing: it may be reused.
 
-    The look takes a lock that lookers share; who wants the lock itself knows them by that, and tries again.
+    The check takes the lock as a shared lock. A process that wants the lock itself recognises such a check by
+    that, and tries again.
     """
     descriptor = _open_existing(path, os.O_RDONLY)
     if descriptor is None:
@@ -120,7 +121,7 @@ def is_locked(path: Path) -> bool:
 
 
 def open_lock(path: Path) -> int:
-    """Open the lock file at `path`, made if need be, readable by its owner only."""
+    """Open the lock file at `path`, readable by its owner only; create it if it is missing."""
     make_private_folder(path.parent)
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
@@ -132,7 +133,7 @@ def _open_existing(path: Path, flags: int) -> int | None:
 
 
 def _is_only_probed(descriptor: int) -> bool:
-    """Whether nobody holds the lock that couldn't be had."""
+    """Return whether only checks hold the lock."""
     if not _try_lock(descriptor, fcntl.LOCK_SH):
         return False
     fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""The folders that ondatra writes into: they hold customers' rows, so they are their owner's only."""
+"""The folders and files that ondatra writes. They hold customers' rows, so only their owner may read them."""
 
 import contextlib
 import os
@@ -13,27 +13,27 @@ OTHERS_MASK = 0o077
 
 
 def make_state_folder_private(state: Path) -> None:
-    """Make the project's state folder where it isn't there, and take it back where others may read it.
+    """Create the project's state folder if it is missing; make it private if others may read it.
 
-    Dagster makes it as any folder when it is the first to write there. Every door that writes calls this
-    before it does.
+    Dagster creates it as an ordinary folder if Dagster writes there first. Every entry point calls this
+    function before it writes.
     """
     with explain_file_errors(state):
         state.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     if state.stat().st_mode & OTHERS_MASK:
-        with contextlib.suppress(OSError):  # another user's, or a read-only disk
+        with contextlib.suppress(OSError):  # the folder is another user's, or the disk is read-only
             state.chmod(FOLDER_MODE)
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and those above it that aren't there, each for its owner only."""
+    """Create a folder and its missing parents, each for its owner only."""
     if not folder.is_dir():
         make_private_folder(folder.parent)
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
 def open_private_file(path: str | Path, mode: str, encoding: str | None = None) -> IO[Any]:
-    """Open a file to write it. It is for its owner only if it is made by this, whatever the umask."""
+    """Open a file to write it. A file that this call creates is for its owner only, whatever the umask."""
     return open(path, mode, encoding=encoding, opener=_open_private_descriptor)
 
 

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, S3FileSystem
 
 MAX_CONCURRENT_REQUESTS = 16  # requests for one listing
-DEFAULT_REGION = "us-east-1"  # what a store that isn't AWS takes for its own
+DEFAULT_REGION = "us-east-1"  # for a store that isn't AWS, if no region is set
 
 
 class FileState(NamedTuple):
-    """A file or an object; when another one takes its place, it has another size or tag."""
+    """A file or an object; another one in its place has another size or change tag."""
 
-    path: str  # of an object with its bucket
+    path: str  # an object's path begins with its bucket
     size: int
-    change_tag: str  # its ETag, or its time
+    change_tag: str  # its ETag, or its modification time
 
 
 @functools.cache
 def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
-    """The store, opened once: what looks at it does so many times."""
-    from pyarrow.fs import S3FileSystem  # here: a project on this machine's disk must plan quickly
+    """Return the S3 filesystem. It is opened once, because its callers use it many times."""
+    from pyarrow.fs import S3FileSystem  # imported here: a project on a local disk must plan quickly
 
     endpoint = urlsplit(access.endpoint or "")
     where = {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc} if access.endpoint else {}
@@ -50,14 +50,14 @@ def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
 
 
 def bucket_path(address: str) -> str:
-    """bucket/folder, as the store's own tools have it."""
+    """Return bucket/folder, the form that S3 tools use."""
     _, _, rest = address.partition("://")
     return rest.rstrip("/")
 
 
 @contextlib.contextmanager
 def explain_unreachable(what: object, *let_pass: type[OSError]) -> Iterator[None]:
-    """Raise WarehouseError in place of an error of the store, but for those to let pass."""
+    """Raise WarehouseError in place of an error of the store, except the types in `let_pass`."""
     try:
         yield
     except let_pass:
@@ -68,7 +68,7 @@ def explain_unreachable(what: object, *let_pass: type[OSError]) -> Iterator[None
 
 
 def list_objects(address: str, access: S3Access) -> list[FileState]:
-    """The objects that an address or a pattern means, with those below it; raises WarehouseError."""
+    """Return the objects at or below an address or a pattern; raise WarehouseError if they can't be read."""
     files = open_s3_filesystem(access)
     with explain_unreachable(address):
         found = {file.path: file for one in expand_braces(bucket_path(address)) for file in _list_files(files, one)}
@@ -77,14 +77,14 @@ def list_objects(address: str, access: S3Access) -> list[FileState]:
 
 
 def remove_folder_contents(address: str, access: S3Access) -> None:
-    """Whatever is below a folder's address goes; raises WarehouseError."""
+    """Delete everything below a folder's address; raise WarehouseError if the store refuses."""
     files = open_s3_filesystem(access)
     with explain_unreachable(address):
         files.delete_dir_contents(bucket_path(address), missing_dir_ok=True)
 
 
 def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
-    """All files whose path fits a pattern, or lies below one that does."""
+    """Return all files whose path matches a pattern, or lies below a match."""
     from pyarrow.fs import FileSelector
 
     special = PATTERN_CHARACTERS.search(path)

@@ -1,6 +1,6 @@
-"""A SQLite file: opened private, durable and migrated, by one process or by several.
+"""A SQLite file: private, durable and migrated, used by one process or by several.
 
-A transaction begins by taking the lock. The module that owns a file's tables has all statements on them.
+A write transaction takes the write lock first. The module that owns a file's tables has all statements on them.
 """
 
 import contextlib
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 from ondatra_dagster.storage.file_lock import FileLock
 
 COPY_TRIES = 3
-IDLE_SECONDS = 0.05  # after which nobody seems to be writing
-VACUUM_FREE_SHARE = 0.2  # of a file's pages that are free: to write it anew pays
+IDLE_SECONDS = 0.05  # a file without a write for this long counts as idle
+VACUUM_FREE_SHARE = 0.2  # share of a file's pages: with more free pages, a VACUUM is worth its time
 
 SqlValue: TypeAlias = str | bytes | int | float | None
 SqlParameters: TypeAlias = Mapping[str, SqlValue] | Sequence[SqlValue]
-SqlRow: TypeAlias = tuple[Any, ...]  # typed by the statement, which the reader knows
+SqlRow: TypeAlias = tuple[Any, ...]  # the statement determines the types, and its caller knows them
 
 SELECT_OBJECTS = "select name, sql from sqlite_master where sql is not null"
 WRONG_SCHEMA = "its schema isn't as it was written"
 SELECT_STEPS_TABLE = "select 1 from sqlite_master where name = '_sqlite_migrations'"
 SELECT_STEPS = "select name from _sqlite_migrations where migration_set = ?"
-# which ondatra took the newest step: what an older one says to use in its place
+# the version of ondatra that applied the newest step: an older version names it in its error
 CREATE_WRITER_TABLE = "create table if not exists _written_by (id integer primary key check (id = 1), version text)"
 WRITE_WRITER = "insert or replace into _written_by values (1, ?)"
 SELECT_WRITER = "select version from _written_by"
@@ -52,16 +52,16 @@ CANNOT_CREATE_FILES_CODES = (
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
 )
-FIRST_READ = "select 1 from sqlite_master limit 1"  # a deferred transaction stands still from here on
+FIRST_READ = "select 1 from sqlite_master limit 1"  # fixes the snapshot of a deferred transaction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SqliteSchema:
-    """The tables of one kind of file, as the steps that led to them: (name, SQL script), oldest first."""
+    """The schema of one kind of file, as migration steps: (name, SQL script), oldest first."""
 
     name: str
     steps: tuple[tuple[str, str], ...]
-    page_bytes: int = 4096  # of a new file: large rows want large pages
+    page_bytes: int = 4096  # for a new file; large rows need large pages
     if_damaged: str = RESTORE_FROM_BACKUP  # what to do with a damaged file, and what that costs
 
 
@@ -75,10 +75,10 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def write_transaction(self) -> Iterator[None]:
-        """All statements inside happen together, or none does; the write lock is taken first.
+        """Run the statements inside in one transaction, which takes the write lock first.
 
-        A deferred transaction would fail at its first write when another process wrote since its first read.
-        Inside of another one it is a part of that: the outermost decides.
+        A deferred transaction would fail at its first write if another process had written since its first
+        read. A nested transaction is part of the outermost one, which commits or rolls back.
         """
         if self._connection.in_transaction:
             yield
@@ -92,16 +92,17 @@ class SqliteStore:
             raise
 
     def _roll_back(self) -> None:
-        """End the transaction, unless a full disk has done so already."""
+        """End the transaction, unless a full disk has ended it already."""
         with contextlib.suppress(sqlite3.Error):  # the error that led here says more
             if self._connection.in_transaction:
                 self._connection.execute("rollback")
 
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
-        """All statements inside see the file as it is at one moment; to be kept short.
+        """Run the statements inside on one snapshot of the file; keep the time short.
 
-        While it lasts, what others write stays in the write-ahead log, and who empties that waits.
+        Meanwhile other connections' writes stay in the write-ahead log, and a checkpoint of the log has to
+        wait.
         """
         self.execute("begin")
         try:
@@ -111,14 +112,14 @@ class SqliteStore:
             self._roll_back()
 
     def fetch_rows(self, statement: str, parameters: SqlParameters = ()) -> list[SqlRow]:
-        """All rows of the answer: a half read RETURNING would keep its transaction open."""
+        """Return all rows of the result: a half-read RETURNING would keep its transaction open."""
         try:
             return self._connection.execute(statement, parameters).fetchall()
         except FILE_ERRORS as error:
             self._raise_state_error(error)
 
     def iterate_rows(self, statement: str, parameters: SqlParameters = ()) -> Iterator[SqlRow]:
-        """The rows of a large answer one after the other."""
+        """Yield the rows of a large result one by one."""
         with explain_file_errors(self.path, self._if_damaged):
             rows = self._connection.execute(statement, parameters)
         while (row := self._fetch_next(rows)) is not None:
@@ -132,7 +133,7 @@ class SqliteStore:
         return row
 
     def execute(self, statement: str, parameters: SqlParameters = ()) -> int:
-        """How many rows the statement touched."""
+        """Execute the statement; return how many rows it changed."""
         try:
             return self._connection.execute(statement, parameters).rowcount
         except FILE_ERRORS as error:
@@ -146,9 +147,9 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def explain_damage(self) -> Iterator[None]:
-        """Raise StateError for an unforeseen error inside where SQLite finds the file damaged.
+        """Raise StateError for an unforeseen error inside if SQLite finds the file damaged.
 
-        A damaged page may give a value of another type, or none, at any place that reads one.
+        A damaged page may give a value of another type, or no value, wherever one is read.
         """
         try:
             yield
@@ -160,15 +161,15 @@ class SqliteStore:
             raise
 
     def add_function(self, name: str, function: Callable[..., SqlValue]) -> None:
-        """Let statements of this connection call a function that always gives the same for the same."""
+        """Let statements of this connection call a function, which must be deterministic."""
         self._connection.create_function(name, -1, function, deterministic=True)
 
     def checkpoint(self) -> None:
-        """Empty the write-ahead log into the file, as far as readers let it."""
+        """Empty the write-ahead log into the file, as far as readers allow it."""
         self.fetch_rows("pragma wal_checkpoint(truncate)")
 
     def damage_error(self, what: str) -> StateError:
-        """Return the error of a file whose content can't be trusted, and why."""
+        """Return the error of a file whose content can't be trusted, with the reason."""
         return damage_error(self.path, what, self._if_damaged)
 
     def _raise_state_error(self, error: Exception) -> NoReturn:
@@ -176,11 +177,11 @@ class SqliteStore:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For this module, which opens and migrates."""
+        """Return the connection, for this module only, which opens and migrates."""
         return self._connection
 
     def back_up(self, to: sqlite3.Connection) -> None:
-        """Put all that is in the file at this moment into another one."""
+        """Copy the file's present content into another database."""
         with explain_file_errors(self.path, self._if_damaged):
             self._connection.backup(to)
 
@@ -197,9 +198,9 @@ class SqliteStore:
 def open_database(
     path: Path, schema: SqliteSchema, *, wait_seconds: float = 30, used_by_threads: bool = False
 ) -> SqliteStore:
-    """The file at `path`, made if need be, readable by its owner only, its schema brought up to date.
+    """Open the file at `path` and migrate it; create it, readable by its owner only, if it is missing.
 
-    With `used_by_threads` the caller sees to it that one thread uses it at a time.
+    With `used_by_threads` the caller makes sure that one thread uses it at a time.
     """
     with explain_file_errors(path, schema.if_damaged, is_opening=True):
         _create_private(path)
@@ -207,7 +208,7 @@ def open_database(
             path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
         )
         try:
-            connection.execute(f"pragma page_size = {schema.page_bytes}")  # nothing, once the file has pages
+            connection.execute(f"pragma page_size = {schema.page_bytes}")  # no effect once the file has pages
             connection.execute("pragma journal_mode = wal").fetchall()
             connection.execute("pragma synchronous = full")
             _migrate(connection, schema, path)
@@ -219,10 +220,9 @@ def open_database(
 
 @contextlib.contextmanager
 def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[SqliteStore]:
-    """The file at `path` for looking only: not made, not migrated, and its writer isn't disturbed.
+    """Open the file at `path` to read it: don't create or migrate it, and don't disturb its writer.
 
-    With its schema, one that an older ondatra wrote is read as it will be when it is next written, and one of
-    a newer ondatra is refused.
+    With its schema, a file of an older ondatra is migrated in memory, and a file of a newer ondatra is refused.
     """
     if_damaged = schema.if_damaged if schema else RESTORE_FROM_BACKUP
     with contextlib.ExitStack() as opened:
@@ -239,9 +239,10 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
-    """Open the file to read it, on a disk that is full or read-only too.
+    """Open the file to read it, even if the disk is full or read-only.
 
-    SQLite reads next to files that it makes there. Without them it reads a file that no process has open.
+    SQLite creates files next to a database to read it. If it can't create them, and the write-ahead log is
+    empty, it opens the file as immutable.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -263,9 +264,9 @@ def _open_uri(uri: str) -> sqlite3.Connection:
 
 
 def check_integrity(path: Path, if_damaged: str) -> None:
-    """Raise StateError where the file's tables and indexes disagree, or pages of it are damaged.
+    """Raise StateError if the file's tables and indexes disagree, or if pages of it are damaged.
 
-    To be called by the process that holds the file's lock.
+    The caller holds the file's lock.
     """
     with explain_file_errors(path, if_damaged, is_opening=True), _open_connection(path) as connection:
         wrong = integrity_errors(connection)
@@ -274,9 +275,9 @@ def check_integrity(path: Path, if_damaged: str) -> None:
 
 
 def compact_database(path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> int:
-    """Give back what the file and its write-ahead log no longer use; how many bytes that are.
+    """Free the unused space of the file and of its write-ahead log; return how many bytes that are.
 
-    To be called by who holds the file's lock: SQLite before 3.51.3 can damage a file that two checkpoint.
+    The caller holds the file's lock: SQLite before 3.51.3 can damage a file that two connections checkpoint.
     """
     with explain_file_errors(path, if_damaged, is_opening=True):
         before = _file_bytes(path)
@@ -300,17 +301,17 @@ def _file_bytes(path: Path) -> int:
 
 
 def copy_database(path: Path, to: Path) -> None:
-    """The file at `path` as it is at one moment, once more and for its owner only; `path` is left as it is.
+    """Copy the file at `path` as of one moment, for its owner only; leave `path` unchanged.
 
-    To open a file with SQLite leaves files beside it, be it for reading. So it is copied as it lies there,
-    and SQLite is asked only when another process keeps writing.
+    SQLite leaves files next to a database that it opens, even to read it. So the files are copied without
+    SQLite. SQLite makes the copy only if another process keeps writing.
     """
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):
             before = _read_file_states(path)
             for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
                 _copy_file(source, target)
-            # of two writes in one tick of the clock the second leaves no trace
+            # the second of two writes in one tick of the clock doesn't change the file's time
             is_idle = all(time.time() - written > IDLE_SECONDS for _, written in before)
             if is_idle and before == _read_file_states(path):
                 return
@@ -333,12 +334,12 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def _list_database_files(path: Path) -> tuple[Path, Path]:
-    """What a state of the file consists of."""
+    """Return the files that hold the database's content: the database and its write-ahead log."""
     return path, path.with_name(f"{path.name}-wal")
 
 
 def _read_file_states(path: Path) -> list[tuple[int, float]]:
-    """Sizes and times: where they stay, nobody has written."""
+    """Return sizes and modification times: while they stay equal, no process has written."""
     seen = []
     for file in _list_database_files(path):
         with contextlib.suppress(FileNotFoundError):
@@ -348,9 +349,9 @@ def _read_file_states(path: Path) -> list[tuple[int, float]]:
 
 
 def _create_private(path: Path) -> None:
-    # -wal and -shm take the file's own mode, so the file has to exist before SQLite opens it
+    # the -wal and -shm files get the database's mode, so it has to exist before SQLite opens it
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.is_symlink() and not path.exists():  # the disk that it is on may be missing
+    if path.is_symlink() and not path.exists():  # the disk that the link leads to may be missing
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
@@ -358,9 +359,10 @@ def _create_private(path: Path) -> None:
 def _migrate(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -> None:
     if _read_applied_steps(connection, schema, path) == {name for name, _ in schema.steps}:
         return
-    from sqlite_utils import Database, Migrations  # here: it loads pandas where that is installed
+    from sqlite_utils import Database, Migrations  # imported here: it loads pandas if that is installed
 
-    connection.execute(CREATE_WRITER_TABLE)  # before the steps: who doesn't know one of them needs the writer's name
+    # before the steps: a version that doesn't know one of them needs the writer's version
+    connection.execute(CREATE_WRITER_TABLE)
     connection.execute(WRITE_WRITER, (ondatra_version(),))
     migrations = Migrations(schema.name)
     for name, script in schema.steps:
@@ -369,9 +371,9 @@ def _migrate(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -
 
 
 def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -> set[str]:
-    """Return the steps that have led to the file as it is.
+    """Return the names of the steps that were applied to the file.
 
-    Raise StateError where there are some of the future, or where the tables aren't those of the steps.
+    Raise StateError if a newer ondatra applied some, or if the tables aren't those of the steps.
     """
     found = set(connection.execute(SELECT_OBJECTS))
     if not connection.execute(SELECT_STEPS_TABLE).fetchone():
@@ -392,7 +394,7 @@ def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, pa
 
 @functools.lru_cache
 def _expected_objects(schema: SqliteSchema) -> frozenset[tuple[str, str]]:
-    """Return the names and definitions of the tables and indexes that the steps lead to."""
+    """Return the names and definitions of the tables and indexes that the steps create."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for _, script in schema.steps:
             for statement in _split_statements(script):
@@ -417,7 +419,7 @@ WAIT_SECONDS = 60
 
 @contextlib.contextmanager
 def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteStore | None]:
-    """Open the file to read it; None without a file, or while another process is making its tables."""
+    """Open the file to read it; yield None without a file, or while another process creates its tables."""
     with explain_file_errors(path, schema.if_damaged):
         is_there = path.exists() or path.is_symlink()
     if not is_there:
@@ -431,10 +433,7 @@ def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteS
 
 @contextlib.contextmanager
 def open_transaction(path: Path, schema: SqliteSchema, *, purpose: str) -> Iterator[SqliteStore]:
-    """Open the file, made if need be, for one transaction; other processes that write it wait for the lock.
-
-    SQLite before 3.51.3 can damage a file that two connections write and checkpoint at the same time.
-    """
+    """Open the file, or create it, for one transaction; other processes that write it wait for the lock."""
     lock = FileLock(path.parent / "locks" / f"{path.name}.lock", purpose=purpose, wait_seconds=WAIT_SECONDS)
     with lock, open_database(path, schema) as store, store.write_transaction():
         yield store

@@ -1,4 +1,4 @@
-"""The id of a state folder: it tells machines, and copies of a folder, that deliver one sync apart."""
+"""The id of a state folder. It distinguishes machines, and copies of a folder, that deliver one sync."""
 
 import contextlib
 import os
@@ -26,10 +26,10 @@ UNKNOWN_STATE_ID = StateId("")
 
 
 def ensure_state_id(state: Path) -> StateId:
-    """Return the folder's id, a new one for a new folder and for a copy of another one.
+    """Return the folder's id; create one for a new folder, and for a copy of another folder.
 
-    A copy, or a folder that was put back from a backup, has other inodes than the original. A folder that was
-    moved within its file system keeps them, and its id.
+    In a copy, or in a folder restored from a backup, the id's file has another inode than the original. In a
+    folder that was moved within its file system it keeps the inode, so the folder keeps its id.
     """
     if known := read_state_id(state):
         return known
@@ -39,7 +39,7 @@ def ensure_state_id(state: Path) -> StateId:
 
 
 def read_state_id(state: Path) -> StateId | None:
-    """Return the folder's id; None when it has none, or that of the folder that it was copied from."""
+    """Return the folder's id; None if it has none, or only that of the folder that it was copied from."""
     fields, inode = _read_state_id_file(state / STATE_ID_FILE)
     if not fields.get("id") or fields.get("inode") != inode:
         return None
@@ -62,7 +62,7 @@ def _write_new_id(state: Path) -> StateId:
 
 
 def _read_state_id_file(path: Path) -> tuple[dict[str, object], int]:
-    """Return what the file says, and its inode; nothing when it is damaged: the folder gets a new id."""
+    """Return the file's fields and its inode. A missing or damaged file has no fields: the folder gets a new id."""
     is_missing_or_damaged = contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError)
     with explain_file_errors(path), is_missing_or_damaged, path.open("rb") as file:
         inode = os.fstat(file.fileno()).st_ino

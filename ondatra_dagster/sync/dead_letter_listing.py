@@ -21,9 +21,9 @@ def list_dead_letters(
     offset: int = 0,
     most_rows: int | None = None,
 ) -> Iterator[DeadLetter]:
-    """Yield what died since then, the oldest first; after the first `offset` of them, at most `limit`.
+    """Yield the dead letters since then, oldest first; after the first `offset` of them, at most `limit`.
 
-    Each has at most `most_rows` of what it would send.
+    Each has at most `most_rows` of the rows that it would send.
     """
     with open_for_reading(sync.queue_file) as store:
         shape = read_unit_kind(store) if store else None
@@ -34,19 +34,19 @@ def list_dead_letters(
 
 
 def list_dead_letter_reasons(sync: Sync, *, limit: int) -> tuple[FailureReason, ...]:
-    """Why they are, the most frequent reason first."""
+    """Return the reasons of the dead letters, most frequent first."""
     with open_for_reading(sync.queue_file) as store:
         shape = read_unit_kind(store) if store else None
         return read_dead_letter_reasons(store, shape, limit=limit) if store and shape else ()
 
 
 def describe_refusal(letter: DeadLetter) -> str | None:
-    """When it was refused, in words; None where it was tried often enough."""
+    """Return in words when the API refused it; None if it wasn't refused, but failed too often."""
     if not letter.is_rejected:
         return None
     return "refused at once" if letter.attempts == 1 else f"refused at attempt {letter.attempts}"
 
 
 def format_unit_name(letter: DeadLetter, sync: Sync) -> str:
-    """What it is called among people; the one unit of a table that goes out whole has no key."""
+    """Return the unit's name for messages; the one unit of a whole table has no key."""
     return "(the whole table)" if not letter.key and sync.is_whole_table else letter.key

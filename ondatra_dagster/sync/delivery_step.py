@@ -31,14 +31,15 @@ class DeliveryStep:
         self._counters = counters
         self._counter = UnitCounter(self._queue)
         self._is_first_run = context.version_from is None
-        # when to look for other state folders, and to tell them of this run
+        # when to look for other state folders, and to show them this run's heartbeat
         self._next_check_at = self._ports.clock() + self._ports.publish_seconds
         self._conflict: OtherStateFolderError | None = None  # another state folder has begun a run since
 
     def execute(self, removals: RemovalCount | None) -> DeliveryResult:
-        """Deliver until nothing more can be sent now, then call finalize(); `removals` is what the guard found.
+        """Deliver until nothing more can be sent now, then call finalize().
 
-        Where nothing may be sent, jobs are polled all the same: they may expire meanwhile.
+        `removals` is the guard's count. If nothing may be sent, jobs are polled all the same: they may expire
+        meanwhile.
         """
         self._count_planned()
         try:
@@ -100,7 +101,7 @@ class DeliveryStep:
         return delivery
 
     def _publish_and_check(self) -> None:
-        """Publish records that are due, and every few seconds look for other state folders."""
+        """Publish records that are due; every few seconds, look for other state folders."""
         now = self._ports.clock()
         self._bookkeeper.publisher.publish_if_due(now=now)
         if now >= self._next_check_at and not self._conflict:
@@ -108,7 +109,7 @@ class DeliveryStep:
             try:
                 self._bookkeeper.conflict_check.check_during_run()
             except OtherStateFolderError as met:
-                self._conflict = met  # what is on its way comes to its end first
+                self._conflict = met  # batches that are being sent are finished first
 
     def _seconds_to_next_check(self) -> float:
         now = self._ports.clock()
@@ -121,7 +122,7 @@ class DeliveryStep:
         self._publish_and_check()
 
     def _log_warnings(self, batch: Batch, settled: SettledBatch) -> None:
-        """Log what push() said of rows that were delivered all the same, each message once a batch."""
+        """Log the warnings that push() gave for delivered rows, each message once for a batch."""
         keys: dict[str, list[str]] = {}
         for said in settled.warnings:
             keys.setdefault(said.message, []).append(said.key)
@@ -133,7 +134,7 @@ class DeliveryStep:
             log.warning(told, self._sync.id, batch.number, len(keys) - MAX_SAMPLES)
 
     def _call_finalize(self, push: BatchSink) -> None:
-        """Call finalize() when all rows have ended and it is due."""
+        """Call finalize() if it is due and all rows have ended."""
         if "finalize" not in self._sync.push_config.functions:
             clear_pending_finalize(self._queue)
             return

@@ -16,18 +16,19 @@ from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_tab
 
 
 def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
-    """Bring the sync's queue up to its model's table, and return how many versions were enqueued.
+    """Enqueue the new changes of the sync's table; return how many versions were enqueued.
 
-    None when there is no table, or the sync has never run.
+    Return None if there is no table, or if the sync has never run.
 
-    It also writes the queue's snapshot, so that a queue that is lost later needs no version that is enqueued
-    now. Raises BusyError when another process delivers, OtherStateFolderError when another state folder does.
+    The function also writes the queue's snapshot. So a queue that is lost later needs no version that is
+    enqueued now. It raises BusyError if another process delivers, OtherStateFolderError if another state folder
+    does.
     """
     source = ports.read_source()
     if source is None or not sync.queue_file.exists():
         return None
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # until the queue was ours, others may have gone on with it
+        source = ports.read_source() or source  # again: others may have used the queue until it was locked
         StateFolderConflictCheck(sync, ports).check_before_run()
         recovered = recover_queue(queue, sync, ports, source)
         close_crashed_runs(queue, sync, ports)
@@ -40,7 +41,7 @@ def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
 def enqueue_table_changes(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: RecordedOutcomes
 ) -> None:
-    """Bring the queue up to the table as it is, and end a restore that was begun."""
+    """Enqueue the changes up to the table's present version, and end a restore that was begun."""
     now = ports.clock()
     recovered.mark_rejected_dead(queue, now)
     for upto in _list_stop_versions(queue, sync, source, recovered):
@@ -62,13 +63,13 @@ def _enqueue_segment(queue: Queue, segment: FeedSegment, recovered: RecordedOutc
 
 
 def _list_stop_versions(queue: Queue, sync: Sync, source: SourceState, recovered: RecordedOutcomes) -> Sequence[int]:
-    if sync.is_whole_table:  # there is only what the table has now
+    if sync.is_whole_table:  # only the table's present rows are there to send
         return [source.version] if source.version > queue.watermark else []
     return recovered.split_versions(after=queue.watermark, upto=source.version)
 
 
 def _read_segments(queue: Queue, sync: Sync, feed: Feed, source: SourceState, upto: int) -> Iterator[FeedSegment]:
-    """Yield the changes up to this version that aren't in the queue; on a first sync, the whole table."""
+    """Yield the changes up to this version that aren't in the queue; at a first sync, the whole table."""
     after = queue.watermark
     if sync.is_whole_table:
         yield read_whole_table(feed, after=after, upto=upto, columns=source.columns)

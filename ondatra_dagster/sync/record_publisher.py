@@ -24,13 +24,13 @@ from ondatra_dagster.records.record_schema import RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, InvalidRow, Layout
 
-PUBLISH_SECONDS = 10.0  # what a lost disk may cost: records that are older are in the tracking store
-OBJECT_PAYLOAD = 0  # in place of a layout: the payload is an object already, as rows that were set aside are
+PUBLISH_SECONDS = 10.0  # records of this time may be lost with a disk; older ones are in the tracking store
+OBJECT_PAYLOAD = 0  # in place of a layout: the payload is a JSON object already, as in invalid rows
 INVALID_CHUNK_ROWS = 1_000
 
 
 class RecordPublisher:
-    """The publisher of one run's settled rows; it publishes while the run goes on."""
+    """The publisher of one run's settled rows; it publishes during the run."""
 
     def __init__(
         self,
@@ -49,26 +49,26 @@ class RecordPublisher:
         self._operation = operation
         self._publish_seconds = publish_seconds  # no record waits longer than this for its file
         self._unpublished_rows = 0
-        self._due_at = 0.0  # when the oldest row that is in no file has to have one; at first nobody knows
+        self._due_at = 0.0  # when the oldest row without a file is due; unknown at first, so at once
 
     def add_settled_rows(self, rows: int, *, now: float) -> None:
-        """So many rows more are settled; those whose file is due are published."""
+        """Count newly settled rows, and publish those whose file is due."""
         self._unpublished_rows += rows
         self._due_at = min(self._due_at, now + self._publish_seconds)
         self.publish_if_due(now=now)
 
     def publish_if_due(self, *, now: float) -> None:
-        """Publish what is due by now, if anything is."""
+        """Publish rows if a file is due now."""
         is_due = now >= self._due_at or is_from_future(self._due_at - self._publish_seconds, now)
         if self._unpublished_rows >= unpublished_records.FILE_ROWS or is_due:
             self.publish_due(now=now)
 
     def seconds_to_next(self, *, now: float) -> float:
-        """Return how long it is until the oldest record has to have its file; 0 when that is now."""
+        """Return the seconds until the oldest record must have its file; 0 if that is now."""
         return max(self._due_at - now, 0.0)
 
     def publish_due(self, *, now: float) -> None:
-        """Write a file for each type that has enough rows, or has waited long enough."""
+        """Write a file for each type that has enough rows, or whose rows have waited long enough."""
         due = {
             kind
             for kind, rows, oldest in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
@@ -77,7 +77,7 @@ class RecordPublisher:
             or is_from_future(oldest, now)
         }
         if due and (self._queue.replaces_rows or self._queue.unit_kind is UnitKind.GROUP):
-            # who finds rows recorded takes the deletes before them for done that no record says otherwise of
+            # deletes first: recovery takes a delete before recorded rows for done, unless a record says otherwise
             while self._publish_next(RECORDS_DELETED):
                 pass
         for kind in sorted(due):  # deletes first
@@ -87,7 +87,7 @@ class RecordPublisher:
         self._due_at = min((oldest + self._publish_seconds for _, _, oldest in left), default=math.inf)
 
     def publish_all(self) -> None:
-        """Write all that is left, files that a crash left half way first."""
+        """Write all rows that are left, first the files that a crash left incomplete."""
         for file in unpublished_records.read_assigned_files(self._queue, self._run_id):
             self._publish_file(file)
         for kind, _, _ in unpublished_records.count_unassigned_rows(self._queue, self._run_id):
@@ -122,7 +122,7 @@ def build_records(
     operation: RecordOperation,
     table_id: str,
 ) -> Iterator[SyncRecord]:
-    """What is kept of rows that ended, each given with the begin and the end of its batch."""
+    """Yield the records of rows that ended, each given with the start and end of its batch."""
     for started_at, ended_at, row in settled:
         is_object = row.layout == OBJECT_PAYLOAD
         yield SyncRecord(
@@ -140,13 +140,13 @@ def build_records(
         )
 
 
-@functools.lru_cache(maxsize=2)  # the rows of a batch share theirs
+@functools.lru_cache(maxsize=2)  # the rows of a batch share their times
 def to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> None:
-    """The runs after one and up to another may have recorded rows as set aside that are new to the queue."""
+    """Note that runs after `since`, up to `upto`, may have recorded invalid rows that are new to the queue."""
     known = queue.read_meta(INVALID_RECORDED_IN_RUNS)
     first, _, last = (known or f"{since}:{upto}").partition(":")
     queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first, since)}:{max(last, upto)}")
@@ -155,7 +155,10 @@ def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> No
 def drop_recorded_invalid_rows(
     queue: Queue, tracking: RecordStore, sync_id: str, rows: Iterable[InvalidRow]
 ) -> Iterator[InvalidRow]:
-    """The rows less those that have a record already, as far as the queue doesn't know itself."""
+    """Yield the rows that have no record in the runs that note_runs_with_invalid_records() noted.
+
+    Without such a note, the queue knows that none of the rows has a record.
+    """
     span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
     if span is None:
         yield from rows
@@ -168,7 +171,7 @@ def drop_recorded_invalid_rows(
 
 
 def store_invalid_rows(queue: Queue, rows: Iterable[InvalidRow], attempt: PushAttempt, *, upto: int) -> int:
-    """Keep rows that were set aside as records, and note that they are; how many there were.
+    """Store invalid rows as records, and note that they are stored; return how many there were.
 
     Both happen in one transaction, so that an invalid row is recorded once.
     """

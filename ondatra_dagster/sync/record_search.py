@@ -1,8 +1,8 @@
-"""The search for a sync's records: in files, settled in the queue, and still to be sent; the newest first.
+"""The search for a sync's records: in files, settled in the queue, and still to be sent; newest first.
 
-The result shows one moment, the one at which the queue was read. During a run, rows move from the queue into
-files. So the queue is read first and the files second: no row is missed or listed twice. For a run that was
-open at that moment, only the files count whose rows had been chosen by then. Runs that began later don't count.
+The result shows one moment: the one at which the queue was read. During a run, rows move from the queue into
+files. So the queue is read first and the files second: no row is missed or listed twice. A run that was open at
+that moment counts only with the files whose rows had been chosen by then. Runs that began later don't count.
 """
 
 import dataclasses
@@ -34,13 +34,13 @@ from ondatra_dagster.storage.sqlite_database import SqliteStore
 from ondatra_dagster.sync.record_publisher import build_records, to_datetime
 from ondatra_dagster.sync.sync_definition import Sync
 
-MAX_LISTED_RUNS = 5  # runs that are named to whom asks for one that isn't there
+MAX_LISTED_RUNS = 5  # runs in the error about a run that doesn't exist
 
 
 def find_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> Iterator[RecordChunk]:
-    """What the search finds, in parts; raises SelectionError for a run that left nothing.
+    """Return the search's records in chunks; raise SelectionError for a run without records.
 
-    What hasn't ended is told with the newest run: an older one has nothing to do with it any more.
+    Rows that haven't ended belong to the newest run: an older run has nothing to do with them any more.
     """
     unsettled, files = _search_queue_and_files(sync, tracking, search)
     parts = itertools.chain(unsettled, search_runs(tracking, sync.id, search, files))
@@ -48,7 +48,7 @@ def find_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> Iter
 
 
 def count_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> int:
-    """How many records the search finds, were it without a limit."""
+    """Return how many records the search finds, without regard to its limit."""
     unlimited = dataclasses.replace(search, limit=None, offset=0)
     unsettled, files = _search_queue_and_files(sync, tracking, unlimited)
     waiting: int = sum(part.num_rows for part in unsettled)
@@ -58,8 +58,8 @@ def count_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> int
 def _search_queue_and_files(
     sync: Sync, tracking: RecordStore, search: RecordQuery
 ) -> tuple[Iterable[RecordChunk], Sequence[RunRecords]]:
-    """What the search finds in the queue of what hasn't ended, and where the records are of what has."""
-    runs = set(tracking.list_runs(sync.id))  # those that a lost or an older queue doesn't know
+    """Return the matching records of the queue that haven't ended, and the places of those that have ended."""
+    runs = set(tracking.list_runs(sync.id))  # also the runs that a lost or older queue doesn't know
     with open_for_reading(sync.queue_file) as store:
         if store is None:
             queue = _NO_QUEUE
@@ -85,12 +85,12 @@ def _refuse_unknown_run(sync: Sync, run_id: str | None, known: Sequence[str]) ->
 
 
 class _QueueMatches(NamedTuple):
-    """The matches in a queue, copied, so that the queue is closed before they are used."""
+    """The matches in a queue. They are copied, so that the queue is closed before they are used."""
 
     pending_records: Iterable[RecordChunk]
     last_run: str
     open_runs: Collection[str]  # the runs that hadn't ended
-    open_run_records: Mapping[str, RunRecords]  # of these, what was asked for
+    open_run_records: Mapping[str, RunRecords]  # the records of those runs that the search is for
 
 
 _NO_QUEUE = _QueueMatches((), "", (), {})
@@ -131,7 +131,7 @@ class _QueueSearch:
     def _read_unpublished_records(
         self, run_id: str, kind: RecordFileType, files: Sequence[RecordFileId]
     ) -> Iterator[ResultRecord]:
-        """The rows of one type that are in none of these files."""
+        """Yield the settled rows of one type that are in none of these files."""
         numbers = [number for each, number in files if each is kind]
         settled = read_unpublished_rows(self._store, run_id, kind, numbers)
         records = build_records(
@@ -148,7 +148,7 @@ class _QueueSearch:
 
     def _read_pending_records(self) -> Iterator[ResultRecord]:
         text = self._read_meta(UNIT_FORMAT)
-        form = UnitFormat.load(text) if text else self._sync.unit_format  # the model may have another by now
+        form = UnitFormat.load(text) if text else self._sync.unit_format  # the model's own format may differ by now
         queue = PendingRowReader(
             store=self._store,
             unit_kind=form.unit_kind,

@@ -1,4 +1,4 @@
-"""The state of a sync run that is kept in the queue, in its metadata.json and in the history."""
+"""The records of a sync run's state: in the queue, in its metadata.json and in the history."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -30,12 +30,12 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
-    """Publish what runs that were cut off had settled, and note what that was."""
+    """Publish the settled rows of runs that crashed, and record the runs' counts."""
     for run_id, about in unpublished_records.open_runs(queue).items():
         _create_publisher(queue, sync, ports, run_id).publish_all()
         known = ports.record_store.read_metadata(sync.id, run_id)
         counts: Any = known and known.get("counts")
-        if not counts:  # else it was cut off at its very end, and knew more than its files tell
+        if not counts:  # if it has counts, the run crashed at its very end, and they are more complete than its files
             counts = _count_crashed_run(queue, sync, ports, run_id).to_json()
             metadata = dataclasses.replace(_load_metadata(about), counts=counts)
             ports.record_store.finish_run(sync.id, run_id, metadata)
@@ -44,7 +44,7 @@ def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
 
 
 def _count_crashed_run(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> CountGrid:
-    """What a run that was cut off had counted by then; what it left in jobs is counted as it is now."""
+    """Return a crashed run's counts until its crash; units in jobs are counted as of now."""
     counts = read_counts(queue, run_id)
     grid = CountGrid(known_rows=frozenset(GridRow) if PLANNED in counts else RECORDED_ROWS)
     grid.add_counts(GridRow.PLANNED, counts.get(PLANNED, NO_COUNTS))
@@ -56,9 +56,9 @@ def _count_crashed_run(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> C
 
 
 def record_refusal(context: RunContext, error: OndatraError) -> None:
-    """Leave a line in the history of a run that must not begin."""
+    """Add a run that must not begin to the history."""
     ports = context.ports
-    # one that asks for a resync knows of others that had begun
+    # a ResyncNeededError shows that earlier runs had begun
     has_begun = context.queue.read_meta("table_id") is not None or isinstance(error, ResyncNeededError)
     run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
     refused = dataclasses.replace(
@@ -73,7 +73,10 @@ def record_refusal(context: RunContext, error: OndatraError) -> None:
 
 
 def find_newest_known_run(context: RunContext) -> str | None:
-    """The newest one that anybody has left a trace of; a queue that was gone on from knows it itself."""
+    """Return the newest run that has left a trace; None if there is none.
+
+    A new or lost queue doesn't know it: then the record store's run folders are searched.
+    """
     known = max(context.queue.read_meta("last_run") or "", read_restore_upto(context.queue) or "")
     return known or find_newest_run(context.sync, context.ports) or None
 
@@ -89,7 +92,7 @@ class RunBookkeeper:
 
     @classmethod
     def begin_run(cls, context: RunContext, conflict_check: StateFolderConflictCheck) -> Self:
-        """Name the run, and note everywhere that it goes on."""
+        """Give the run its id, and note everywhere that it is running."""
         ports, sync, queue = context.ports, context.sync, context.queue
         run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
         bookkeeper = cls(context, run_id, conflict_check)
@@ -104,15 +107,15 @@ class RunBookkeeper:
         return bookkeeper
 
     def end_run(self, summary: RunSummary, result: RunResult) -> None:
-        """Publish all, and note everywhere how the run ended, the queue last: before it counts as cut off."""
+        """Publish all rows and note the run's end everywhere, in the queue last: until then it counts as crashed."""
         self.publisher.publish_all()
         ports, sync, queue = self._context.ports, self._context.sync, self._context.queue
         metadata = dataclasses.replace(
             self._build_metadata(), version_to=summary.version_to, counts=summary.grid.to_json()
         )
         ports.record_store.finish_run(sync.id, self.run_id, metadata)
-        # a queue that is taking over doesn't say all that the last snapshot and the records do; and what
-        # another state folder has begun since is newer
+        # while a queue is restored, the last snapshot and the records know more than the queue; and if another state
+        # folder has begun a run since, its snapshot is newer
         is_newest = self.conflict_check.find_newer_run() is None
         if is_newest and not is_restoring(queue):
             queue.write_meta(unpublished_records.SNAPSHOT_RUN, self.run_id)
@@ -124,7 +127,7 @@ class RunBookkeeper:
         unpublished_records.end_run(queue, self.run_id)
 
     def record_failure(self, summary: RunSummary, result: RunResult) -> None:
-        """Note how the run was cut off. Where the tracking store failed, the next run publishes the rest."""
+        """Record how the run failed. If the tracking store failed, the next run publishes the rest."""
         try:
             self.end_run(summary, result)
         except StateError:
@@ -157,7 +160,7 @@ class RunBookkeeper:
 
 
 def build_past_run(context: RunContext, run_id: str) -> PastRun:
-    """A run's line in the history, as it begins."""
+    """Return a run's row in the history at its start."""
     mode, reason = choose_mode(context)
     return PastRun(
         sync_id=context.sync.id,
@@ -174,7 +177,7 @@ def build_past_run(context: RunContext, run_id: str) -> PastRun:
 
 
 def choose_mode(context: RunContext) -> tuple[RunMode, str]:
-    """How much of the table the run looks at, and why."""
+    """Return which share of the table the run reads, and why."""
     if context.is_resync:
         return RunMode.FULL, "a resync was asked for"
     if context.watermark == NOTHING_ENQUEUED:

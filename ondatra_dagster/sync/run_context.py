@@ -25,50 +25,50 @@ class SourceState:
 
     table_id: str
     version: int
-    invalid_version: int  # of the table of rows that were set aside; -1 when there is none
-    invalid_count: int  # how many rows are in that table
-    columns: tuple[Column, ...]  # without the hidden ones
-    row_count: int | None = None  # None: nobody has counted them
+    invalid_version: int  # of the table of invalid rows; -1 if there is none
+    invalid_count: int  # rows in that table
+    columns: tuple[Column, ...]  # without hidden columns
+    row_count: int | None = None  # None: not counted
     oldest_readable_version: int = -1  # the oldest version from which all changes can still be read
 
 
 class Feed(Protocol):
-    """The changes of the model's table. Spark starts when they are read, not before."""
+    """The changes of the model's table. Spark starts only when they are read."""
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """The versions in (after, upto]; with None the table as it was at `upto`, as inserts."""
+        """Yield the changes of the versions in (after, upto]; with None the table at `upto`, as inserts."""
 
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """The rows that were newly set aside in (after, upto] of the table beside it."""
+        """Yield the rows that became invalid in the versions (after, upto] of the table of invalid rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    read_source: Callable[[], SourceState | None]  # None: the model hasn't made its table yet
+    read_source: Callable[[], SourceState | None]  # None: the model has no table yet
     feed: Feed
-    open_push: Callable[[], AbstractContextManager[BatchSink]]  # opened when there is something to send
+    open_push: Callable[[], AbstractContextManager[BatchSink]]  # called when there is something to send
     record_store: RecordStore
     history: RunHistory
-    find_hold_reason: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks again
-    may_poll: bool = True  # about open jobs, also while nothing is sent
+    find_hold_reason: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks repeatedly
+    may_poll: bool = True  # whether open jobs may be polled, even while nothing is sent
     # whether another definition of the model changed rows after that version
     has_old_changes: Callable[[int], bool] = lambda _: False
     is_in_sync_log: Callable[[], bool] = lambda: False  # whether the sync log has deliveries of the sync
-    notify: Callable[[str], None] = lambda _: None  # tells the user a sentence at once
+    notify: Callable[[str], None] = lambda _: None  # shows the user a sentence at once
     publish_seconds: float = PUBLISH_SECONDS
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = interruption.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
 
     def may_send(self) -> bool:
-        """Whether nobody holds the sync now; asked before each batch."""
+        """Return whether the sync may send now; a run asks before each batch."""
         return self.find_hold_reason() is None
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
 
 
-RESYNC_REQUEST = "resync"  # in the queue's notes: the next run sends what was sent before
+RESYNC_REQUEST = "resync"  # in the queue's metadata: the next run sends again what was sent before
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,8 @@ class RunOptions:
 
     trigger: str  # the command, the UI, a sensor, a schedule
     dagster_run_id: str | None = None
-    allows_deletes: bool = False  # past @max_deletes
-    allows_new_state: bool = False  # begins as a first run does, though others have delivered before
+    allows_deletes: bool = False  # beyond @max_deletes
+    allows_new_state: bool = False  # start like a first run, although another state folder has delivered
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +88,16 @@ class RunContext:
     sync: Sync
     ports: Ports
     options: RunOptions
-    queue: Queue  # open, and nobody else's until the run ends
+    queue: Queue  # open; no other process uses it until the run ends
     source: SourceState
     started_at: datetime
     watermark: int
-    invalid_watermark: int  # the same of the rows that were set aside
-    is_resync: bool = False  # whether somebody asked for all rows to go again
+    invalid_watermark: int  # the same for invalid rows
+    is_resync: bool = False  # whether the user asked to send all rows again
 
     @classmethod
     def create(cls, sync: Sync, ports: Ports, options: RunOptions, queue: Queue, source: SourceState) -> Self:
-        """Build the context as it is now; with_current_watermarks() updates it after the queue was recovered."""
+        """Create the context with the present state; with_current_watermarks() updates it after a recovery."""
         return cls(
             sync=sync,
             ports=ports,
@@ -111,17 +111,17 @@ class RunContext:
         )
 
     def with_current_watermarks(self) -> Self:
-        """The same with the watermarks that the queue has by now."""
+        """Return the context with the queue's present watermarks."""
         return dataclasses.replace(self, watermark=self.queue.watermark, invalid_watermark=self.queue.invalid_watermark)
 
     @property
     def version_from(self) -> int | None:
-        """None when nothing was enqueued before."""
+        """Return the version before the run; None if nothing had been enqueued."""
         return version_of_watermark(self.watermark)
 
 
 def version_of_watermark(watermark: int) -> int | None:
-    """The version that a watermark stands for, if any."""
+    """Return a watermark's table version; None if nothing has been enqueued."""
     return None if watermark == NOTHING_ENQUEUED else watermark
 
 
@@ -130,7 +130,7 @@ _RANDOM_LETTERS = 6
 
 
 def create_run_id(now: datetime, *, after: str | None, random: chance.Random) -> str:
-    """An id that sorts behind `after`, the newest one: within one second too, and if the clock goes back."""
+    """Return an id that sorts after `after`, the newest one: also within one second, or if the clock goes back."""
     moment = now.astimezone(UTC)
     if after is not None and moment.strftime(_TIME_FORMAT) <= after.partition("-")[0]:
         moment = datetime.strptime(after.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC) + timedelta(seconds=1)
@@ -139,7 +139,7 @@ def create_run_id(now: datetime, *, after: str | None, random: chance.Random) ->
 
 
 def parse_start_time(run_id: str) -> datetime | None:
-    """When a run began, as its id says; None of what isn't one."""
+    """Return when a run began, from its id; None if the text is no run id."""
     try:
         return datetime.strptime(run_id.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:

@@ -9,7 +9,7 @@ from ondatra_dagster.row_changes import ChangeType, InvalidRow
 from ondatra_dagster.sync.run_context import RunContext
 from ondatra_dagster.sync.run_summary import MAX_SAMPLES, CountGrid, InvalidRecordSample, load_invalid_samples
 
-MAX_MESSAGES = 1000  # different ones that are told apart: a message with a key in it is another one each time
+MAX_MESSAGES = 1000  # different messages that are counted; a message with a key in it differs each time
 
 
 class MessageCounter:
@@ -17,10 +17,10 @@ class MessageCounter:
 
     def __init__(self) -> None:
         self._units_by_message: collections.Counter[str] = collections.Counter()
-        self._keys_by_message: dict[str, dict[str, None]] = {}  # the first of them, each once
+        self._keys_by_message: dict[str, dict[str, None]] = {}  # the first keys of each message, each once
 
     def add_message(self, key: str, message: str, *, units: int = 1) -> None:
-        """Add units of which this was said."""
+        """Add units that got this message."""
         if message not in self._keys_by_message and len(self._keys_by_message) >= MAX_MESSAGES:
             return
         self._units_by_message[message] += units
@@ -29,7 +29,7 @@ class MessageCounter:
             keys[key] = None
 
     def most_common(self, most: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
-        """The most frequent first; of equally frequent ones that which was said first."""
+        """Return the most frequent messages first; of equally frequent ones, the earliest first."""
         counted = self._units_by_message.most_common(most)
         return tuple(FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in counted)
 
@@ -44,7 +44,7 @@ class RunCounters:
         self.grid = CountGrid()
         self.dead_units = 0  # units that ran out of attempts
         self.warned_units = 0  # units that were delivered with a warning
-        # why units were rejected, delivered with a warning, or failed so that they are tried again
+        # why units were rejected, delivered with a warning, or failed and are retried
         self.reject_messages = MessageCounter()
         self.warning_messages = MessageCounter()
         self.failure_messages = MessageCounter()
@@ -56,7 +56,7 @@ class RunCounters:
         return tuple(self._error_messages)[:MAX_ERRORS]
 
     def add_settled(self, settled: SettledBatch) -> None:
-        """What became of a batch."""
+        """Count the outcomes of a batch."""
         self.grid.add_attempts(settled.counts)
         self.dead_units += settled.exhausted_units
         self.warned_units += sum(said.unit_count for said in settled.warnings)
@@ -74,14 +74,14 @@ class RunCounters:
         self._error_messages.setdefault(message)
 
     def sample_invalid_rows(self, rows: Iterable[InvalidRow]) -> Iterator[InvalidRow]:
-        """The rows that were set aside, the first of them remembered as they pass."""
+        """Yield the invalid rows, and keep the first of them as samples."""
         for row in rows:
             if len(self._new_invalid_samples) < MAX_SAMPLES:
                 self._new_invalid_samples.append(InvalidRecordSample(row.key, ChangeType.INSERT, row.reason))
             yield row
 
     def collect_invalid_samples(self, context: RunContext) -> tuple[InvalidRecordSample, ...]:
-        """Some of the rows that are set aside: new ones first, then those that earlier runs have seen."""
+        """Return samples of the invalid rows: new ones first, then those of earlier runs."""
         if not context.source.invalid_count:
             return ()
         past = context.ports.history.list_runs(context.sync.id, limit=2)

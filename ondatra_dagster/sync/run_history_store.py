@@ -1,6 +1,6 @@
 """The history of sync runs: one row for each run, kept in `.ondatra/history.sqlite`.
 
-Single records are in the record store; what is still to be sent is in the queue.
+Single records are in the record store. Rows that are still to be sent are in the queue.
 """
 
 import collections
@@ -64,16 +64,16 @@ HISTORY_SCHEMA = SqliteSchema(
     ),
 )
 
-# whoever begins holds the sync's queue: a run of it that still says "running" has lost its process
+# a run that begins holds the sync's queue: so an earlier run that still says "running" has lost its process
 CLOSE_CRASHED = "update sync_runs set result = 'crashed' where sync_id = :sync_id and result = 'running'"
 
-# one whose process ended without a word, by what it left
+# for a run whose process ended without noting it: the counts are from what it left
 CLOSE_RUN = """
 update sync_runs set result = 'crashed', counts = :counts
 where sync_id = :sync_id and run_id = :run_id and result = 'running'
 """
 
-# a run is put in when it begins and replaced when it ends
+# a run is inserted when it begins and replaced when it ends
 WRITE_RUN = """
 insert or replace into sync_runs values (
     :sync_id, :run_id, :model, :dagster_run_id, :started_at, :ended_at, :trigger, :mode, :reason,
@@ -93,7 +93,7 @@ order by {{order}}
 limit :limit offset :offset
 """
 
-# the times in a sync's run ids are in the order of its runs, also where the clock was set back between them
+# the times in a sync's run ids are in the order of its runs, even if the clock was set back between them
 ORDER_OF_ONE_SYNC = "substr(run_id, 1, 16) desc, started_at desc, run_id desc"
 ORDER_OF_ALL_SYNCS = "started_at desc, run_id desc"
 
@@ -106,15 +106,15 @@ where (sync_id, run_id) in (
 NEVER_BEGUN_REASON = "it was refused before the sync had ever begun"
 SELECT_BEGUN = "select 1 from sync_runs where sync_id = ? and result <> 'dry' and reason <> ? limit 1"
 
-# all that a sync's runs did, and when one last went well; a dry run did nothing
+# the counts of a sync's runs, and when one last succeeded; a dry run doesn't count
 COUNT_RUNS = """
 select sync_id, count(*), sum(result = 'failed' or result = 'crashed'), sum(result = 'interrupted'),
        max(case when result = 'succeeded' then run_id || ' ' || ended_at end)
 from sync_runs where result <> 'dry' group by sync_id
 """
-# these say that they go on, whether or not they do
+# runs that are noted as running, whether or not their process exists
 SELECT_RUNNING = "select sync_id, run_id from sync_runs where result = 'running'"
-# counts are of three operations each
+# each count has three operations
 SUM_ROW_COUNTS = """
 select sync_id, cell.key, sum(operation.value)
 from sync_runs, json_each(counts, '$.grid') as cell, json_each(cell.value) as operation
@@ -127,7 +127,7 @@ class RunMode(enum.StrEnum):
 
     FULL = "full"
     INCREMENTAL = "incremental"
-    RETRY = "retry"  # nothing new: only what waited
+    RETRY = "retry"  # no new changes, only waiting rows
 
 
 class RunResult(enum.StrEnum):
@@ -135,13 +135,13 @@ class RunResult(enum.StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # by Ctrl-C or SIGTERM; what it did until then is counted
-    CRASHED = "crashed"  # its process ended without a word
+    CRASHED = "crashed"  # its process ended without noting it
     DRY = "dry"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A sync run in the history; one that goes on has no end yet."""
+    """A sync run in the history; a run in progress has no end yet."""
 
     sync_id: str
     run_id: str
@@ -164,7 +164,7 @@ class SyncTotals:
     """The totals over all runs of a sync."""
 
     runs: int = 0
-    failed_runs: int = 0  # crashed ones too
+    failed_runs: int = 0  # crashed runs included
     interrupted_runs: int = 0
     last_success: datetime | None = None
     row_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by outcome, such as succeeded
@@ -174,53 +174,53 @@ NO_TOTALS = SyncTotals()
 
 
 class RunHistory:
-    """All sync runs of a project. Any number of processes may use it at once.
+    """The history of all sync runs of a project. Any number of processes may use it at the same time.
 
-    `is_at_work` tells whether a process holds a sync: else a run of it that never told its end has crashed.
-    No delivery needs the history: where its file can't be read or written, a warning says so, and it passes
-    for empty. The history that required() gives raises StateError.
+    `is_at_work` says whether a process holds a sync. If not, a run of the sync without a noted end has crashed.
+    No delivery needs the history: if its file can't be read or written, a warning is logged, and it counts as
+    empty. The history from as_required() raises StateError instead.
     """
 
     def __init__(self, path: Path, *, is_at_work: Callable[[str], bool] = lambda _sync_id: True) -> None:
         self._path = path
         self._is_at_work = is_at_work
         self._is_required = False
-        self.problem: str | None = None  # why the file was left out, and what to do
+        self.problem: str | None = None  # why the file wasn't used, and what to do
 
     def as_required(self) -> Self:
-        """Return the same history for a caller that has nothing to tell without it."""
+        """Return the same history for a caller that can't do without it: it raises StateError."""
         other = copy.copy(self)
         other._is_required = True  # noqa: SLF001 - of the same class
         return other
 
     def begin_run(self, run: PastRun) -> None:
-        """Note that a run has begun, and that no earlier one of its sync is running any more.
+        """Note that a run has begun, and that no earlier run of its sync is running any more.
 
-        To be called by who holds the sync's queue; a dry run doesn't, and is only finished.
+        The caller holds the sync's queue. A dry run doesn't hold it, and only calls finish_run().
         """
         self._write_file((CLOSE_CRASHED, {"sync_id": run.sync_id}), (WRITE_RUN, _to_row(run)))
 
     def finish_run(self, run: PastRun) -> None:
-        """Note how a run ended, in place of what was noted when it began."""
+        """Note how a run ended, in place of the note from its start."""
         self._write_file((WRITE_RUN, _to_row(run)))
 
     def close_crashed_run(self, sync_id: str, run_id: str, counts: Mapping[str, Json]) -> None:
-        """Note of a run that still says it goes on that it doesn't, and what became of its rows."""
+        """Note that a run which is noted as running has crashed, and the counts of its rows."""
         text = orjson.dumps(dict(counts)).decode()
         self._write_file((CLOSE_RUN, {"sync_id": sync_id, "run_id": run_id, "counts": text}))
 
     def list_runs(
         self, sync_id: str | None = None, *, limit: int = 20, offset: int = 0, with_dry: bool = False
     ) -> tuple[PastRun, ...]:
-        """The newest runs of one sync, or of all, the newest first; dry ones did nothing, so on request.
+        """Return the newest runs of one sync, or of all, newest first. Dry runs did nothing: only `with_dry` has them.
 
-        With an offset those after so many.
+        The first `offset` runs are left out.
         """
         found = self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
         return tuple(map(self._with_current_result, found))
 
     def find_run(self, sync_id: str, run_id: str) -> PastRun | None:
-        """That run, dry or not; None when nothing is known of it."""
+        """Return that run, dry or not; None if the history doesn't have it."""
         return next(map(self._with_current_result, self._select_runs(sync_id=sync_id, run_id=run_id)), None)
 
     def _select_runs(
@@ -240,9 +240,10 @@ class RunHistory:
         return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, wanted)], [])
 
     def _with_current_result(self, run: PastRun) -> PastRun:
-        """The run, crashed when it says that it goes on and its process is gone.
+        """Return the run, as crashed if it is noted as running and its process is gone.
 
-        It may have ended in between, and said so before it let go of its sync: that is looked for last.
+        The run may have ended in between. It notes its end before it releases its sync, so that note is read
+        last.
         """
         if run.result is not RunResult.RUNNING or self._is_at_work(run.sync_id):
             return run
@@ -250,29 +251,29 @@ class RunHistory:
         return dataclasses.replace(now, result=RunResult.CRASHED) if now.result is RunResult.RUNNING else now
 
     def has_begun(self, sync_id: str) -> bool:
-        """Whether any of its runs may have sent something."""
+        """Return whether any of the sync's runs may have sent something."""
         return self._read_file(
             lambda store: bool(store.fetch_rows(SELECT_BEGUN, (sync_id, NEVER_BEGUN_REASON))), otherwise=False
         )
 
     def read_newest_runs(self) -> dict[str, PastRun]:
-        """Of each sync its newest run that wasn't dry."""
+        """Return each sync's newest run that wasn't dry."""
         return {run.sync_id: self._with_current_result(run) for run in self._read_runs(SELECT_NEWEST_OF_EACH, {})}
 
     def read_totals(self) -> dict[str, SyncTotals]:
-        """Of each sync that has ever run."""
+        """Return the totals of each sync that has ever run."""
         crashed = self.count_crashed_runs()
         return self._read_file(lambda store: _read_totals(store, crashed), {})
 
     def count_crashed_runs(self) -> collections.Counter[str]:
-        """How many runs of each sync have crashed, and no run has come since that would have noted it."""
+        """Return how many runs of each sync have crashed without a later run that noted it."""
         none: list[SqlRow] = []
         running = self._read_file(lambda store: store.fetch_rows(SELECT_RUNNING), none)
         runs = [self.find_run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is RunResult.CRASHED)
 
     def _read_file(self, read: Callable[[SqliteStore], Content], otherwise: Content) -> Content:
-        """Return what is read from the file; `otherwise` where there is none, or it can't be read."""
+        """Return what is read from the file; `otherwise` if there is no file, or it can't be read."""
         try:
             with open_existing_database(self._path, HISTORY_SCHEMA) as store:
                 return read(store) if store else otherwise

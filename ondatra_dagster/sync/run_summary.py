@@ -22,7 +22,7 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import PastRun, RunMode
 
 MAX_SAMPLES = 20
-MAX_STORED_REASONS = 5  # of each sort, in the history
+MAX_STORED_REASONS = 5  # of each kind, in the history
 
 
 class GridRow(enum.StrEnum):
@@ -31,11 +31,11 @@ class GridRow(enum.StrEnum):
     PLANNED = "planned"  # what the queue held for this run
     ATTEMPTED = "attempted"  # succeeded, rejected or failed
     SUCCEEDED = "succeeded"
-    REJECTED = "rejected"  # never again: refused, or tried too often
-    FAILED = "failed"  # tried, and will be tried again
-    IN_JOBS = "in_jobs"  # the API works on it
+    REJECTED = "rejected"  # not sent again: refused, or tried too often
+    FAILED = "failed"  # tried, and will be retried
+    IN_JOBS = "in_jobs"  # the API works on these
     NOT_SENT = "not_sent"  # the sync was paused, guarded or limited, or the API was down
-    INVALID = "invalid"  # rows that were kept out of the table: they were never planned
+    INVALID = "invalid"  # rows that aren't in the table because of their keys: they were never planned
 
 
 GRID_ROW_BY_END = {
@@ -46,12 +46,12 @@ GRID_ROW_BY_END = {
 PLANNED_ROWS = (*GRID_ROW_BY_END.values(), GridRow.IN_JOBS, GridRow.NOT_SENT)
 
 
-# of a run that was cut off before it planned anything
+# for a run that crashed before it planned anything
 RECORDED_ROWS = frozenset({*GRID_ROW_BY_END.values(), GridRow.INVALID})
 
 
 def describe_counts(counts: Mapping[UnitOperation, int]) -> str:
-    """3 inserts and 1 update."""
+    """Return the counts in words: 3 inserts and 1 update."""
     parts = [format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
@@ -71,30 +71,30 @@ class CountGrid:
             self.cells[cell, operation] += units
 
     def add_attempts(self, ends: Mapping[UnitOutcome, Mapping[UnitOperation, int]]) -> None:
-        """Add units that were attempted, by how they ended."""
+        """Add attempted units by their outcome."""
         for end, counts in ends.items():
             self.add_counts(GRID_ROW_BY_END[end], counts)
             self.add_counts(GridRow.ATTEMPTED, counts)
 
     def count_unsent(self, in_jobs: Mapping[UnitOperation, int]) -> None:
-        """Count what is in jobs at the end of the run, and what of the plan is left as not sent."""
+        """Count the units in jobs at the end of the run, and the rest of the plan as not sent."""
         self.add_counts(GridRow.IN_JOBS, in_jobs)
         for operation in UnitOperation:
             rest = sum(self.cells[cell, operation] for cell in PLANNED_ROWS)
             self.cells[GridRow.NOT_SENT, operation] += self.cells[GridRow.PLANNED, operation] - rest
 
     def total(self, cell: GridRow) -> int:
-        """How many as far as anybody knows."""
+        """Return the count of all operations; 0 if it is unknown."""
         return sum(self.cells[cell, operation] for operation in UnitOperation)
 
     def known_total(self, cell: GridRow, operation: UnitOperation | None = None) -> int | None:
-        """How many, of one operation or of all; None when nobody has counted."""
+        """Return the count of one operation, or of all; None if it is unknown."""
         if cell not in self.known_rows:
             return None
         return self.total(cell) if operation is None else self.cells[cell, operation]
 
     def to_json(self) -> dict[str, Json]:
-        """All that is known."""
+        """Return all known counts."""
         return {
             cell.value: {op.value: self.cells[cell, op] for op in UnitOperation}
             for cell in GridRow
@@ -128,25 +128,25 @@ class RunSummary:
     version_from: int | None
     version_to: int | None
     grid: CountGrid
-    queue: QueueStatus | None  # as the run left it
-    invalid_count: int = 0  # rows of the model that its table doesn't have, for their keys
+    queue: QueueStatus | None  # at the end of the run
+    invalid_count: int = 0  # rows of the model that its table doesn't have, because of their keys
     unit_noun: str = "row"  # what a unit is called: row or group
-    reject_reasons: tuple[FailureReason, ...] = ()  # why units were rejected, the most frequent first
+    reject_reasons: tuple[FailureReason, ...] = ()  # why units were rejected, most frequent first
     warned_units: int = 0  # units that were delivered with a warning
-    warning_reasons: tuple[FailureReason, ...] = ()  # what was said of them
-    invalid_samples: tuple[InvalidRecordSample, ...] = ()  # some of those that were set aside
-    failure_reasons: tuple[FailureReason, ...] = ()  # why rows failed that are tried again, the most frequent first
+    warning_reasons: tuple[FailureReason, ...] = ()  # their messages
+    invalid_samples: tuple[InvalidRecordSample, ...] = ()  # samples of invalid rows
+    failure_reasons: tuple[FailureReason, ...] = ()  # why rows failed that are retried, most frequent first
     first_errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     dead_units: int = 0  # units that ran out of attempts in this run
     is_outage: bool = False
-    removals: RemovalCount | None = None  # what of the change is to be looked at; None: nothing was
-    pending_samples: tuple[PendingKey, ...] = ()  # some of the rows that are still to be delivered
-    message: str = ""  # what a person should know, in a sentence
-    queue_read_at: datetime | None = None  # when `queue` was looked at, where the run had ended before
+    removals: RemovalCount | None = None  # what the guard found; None: it checked nothing
+    pending_samples: tuple[PendingKey, ...] = ()  # samples of the rows that are still to be delivered
+    message: str = ""  # a sentence for the user
+    queue_read_at: datetime | None = None  # when `queue` was read, if the run had ended before
 
     @classmethod
     def without_run(cls, sync_id: str, message: str, *, at: datetime) -> Self:
-        """Of a run that couldn't even look at its queue."""
+        """Return the summary of a run that couldn't read its queue."""
         return cls(
             sync_id=sync_id,
             run_id=None,
@@ -165,11 +165,11 @@ class RunSummary:
 
     @property
     def is_past(self) -> bool:
-        """Whether somebody looks back at the run: what it found of the API may be so no more."""
+        """Return whether the summary was made after the run: what the run found about the API may have changed."""
         return self.queue_read_at is not None
 
     def to_json(self) -> dict[str, Json]:
-        """What the history keeps, for a check that is run alone later."""
+        """Return what the history keeps, for a check that is run alone later."""
         return {
             "grid": self.grid.to_json(),
             "died": self.dead_units,
@@ -183,13 +183,13 @@ class RunSummary:
 
 
 def load_invalid_samples(run: PastRun) -> tuple[InvalidRecordSample, ...]:
-    """The samples of set aside rows that to_json() wrote."""
+    """Return the samples of invalid rows that to_json() wrote."""
     counts: Mapping[str, Any] = run.counts
     return tuple(InvalidRecordSample(*fields) for fields in counts.get("invalid", ()))
 
 
 def load_undelivered_reasons(run: PastRun) -> tuple[FailureReason, ...]:
-    """Return why rows of a run weren't delivered, the most frequent reason first."""
+    """Return why rows of a run weren't delivered, most frequent reason first."""
     reasons = [*_load_reasons(run, "failure_reasons"), *_load_reasons(run, "reject_reasons")]
     return tuple(sorted(reasons, key=lambda reason: -reason.unit_count))
 
@@ -204,7 +204,7 @@ def _load_reasons(run: PastRun, name: str) -> tuple[FailureReason, ...]:
 
 
 def load_grid(run: PastRun) -> CountGrid:
-    """The grid that to_json() wrote; for a dry run, the expected counts."""
+    """Return the grid that to_json() wrote; for a dry run, the expected counts."""
     counts: Mapping[str, Any] = run.counts.get("grid", {})  # type: ignore[assignment]
     grid = CountGrid(known_rows=frozenset(map(GridRow, counts)))
     for cell, row in counts.items():
@@ -214,7 +214,7 @@ def load_grid(run: PastRun) -> CountGrid:
 
 
 def summarize_past_run(run: PastRun) -> RunSummary:
-    """Return the summary of a run as the history has it: without the queue, and what else changes later."""
+    """Return the summary of a run in the history, without its queue and other things that change later."""
     counts: Mapping[str, Any] = run.counts
     return RunSummary(
         sync_id=run.sync_id,
@@ -239,14 +239,14 @@ def summarize_past_run(run: PastRun) -> RunSummary:
 class DryRunResult:
     """The result of a run that stopped before it sent anything."""
 
-    summary: RunSummary  # its queue is as the run would find it; what it planned is what push would be handed
+    summary: RunSummary  # with the queue that the run would find; its planned units are what push would get
     expected_changes: ExpectedChanges = NO_EXPECTED_CHANGES
-    source_rows: int | None = None  # in the model's table as it would be; None: nobody has counted them
-    refusal: str = ""  # why a run would send nothing, and fail
+    source_rows: int | None = None  # rows of the model's table after the run; None: not counted
+    refusal: str = ""  # why a run would fail and send nothing
 
     @property
     def counts(self) -> dict[str, int | None]:
-        """All counts, by the names that people and programs know them by."""
+        """Return all counts, by the names that users and programs know."""
         queue, expected = self.summary.queue, self.expected_changes.change_counts
         return {
             "source_rows": self.source_rows,
@@ -262,22 +262,22 @@ class DryRunResult:
         }
 
     def to_json(self) -> dict[str, Json]:
-        """What the history keeps: numbers, and no row."""
+        """Return what the history keeps: numbers, no rows."""
         return {"grid": self.summary.grid.to_json(), "dry": dict(self.counts)}
 
     @classmethod
     def from_refusal(cls, summary: RunSummary, why: str) -> Self:
-        """Of a run that would end before it looked at a row."""
+        """Return the result of a run that would end before it read a row."""
         return cls(summary=dataclasses.replace(summary, message=why), refusal=why)
 
 
 def load_dry_run_counts(run: PastRun) -> Mapping[str, int | None]:
-    """The numbers of a dry run, as its history has them; none of a run that wasn't dry."""
+    """Return a dry run's numbers from the history; none for a run that wasn't dry."""
     dry: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
     return dry
 
 
 def load_expected_changes(run: PastRun) -> RowChangeCounts | None:
-    """What a dry run said would become of the destination's rows; None for a run that wasn't dry."""
+    """Return a dry run's expected changes of the destination's rows; None for a run that wasn't dry."""
     dry: Mapping[str, Any] = load_dry_run_counts(run)
     return RowChangeCounts(*(dry[name] for name in RowChangeCounts._fields)) if dry else None

@@ -1,4 +1,4 @@
-"""The progress of a sync run that goes on, read by other processes."""
+"""The progress of a sync run that hasn't ended, read by other processes."""
 
 import time
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 class LiveProgress(NamedTuple):
-    """A run that goes on, and its counts so far."""
+    """A run in progress, and its counts so far."""
 
     run_id: str
-    record_count: int  # of rows that have ended
-    pending_keys: int  # that it has still to send
+    record_count: int  # records of rows that have ended
+    pending_keys: int  # keys that are still to be sent
 
 
 def read_live_progress(
     sync: Sync, tracking: RecordStore, *, clock: Callable[[], float] = time.time
 ) -> LiveProgress | None:
-    """Return the progress of the sync's current run; None when there is none.
+    """Return the progress of the sync's current run; None if there is none.
 
     A crashed run has left the same in the queue. So the lock decides: the process of a current run holds it.
     """
@@ -39,7 +39,7 @@ def read_live_progress(
                 return None
             run_id = max(begun)
             listed = tracking.list_record_files(sync.id, run_id)
-            # those whose rows had been chosen when the queue was read
+            # only files whose rows had been chosen when the queue was read
             files = [(kind, number) for kind, number in listed if number < begun[run_id].get(kind, 0)]
             unpublished = sum(
                 count_unpublished_rows(store, run_id, kind, [number for each, number in files if each is kind])

@@ -23,9 +23,9 @@ from ondatra_dagster.sync.sync_definition import Sync
 def check_removals(
     queue: Queue, sync: Sync, source: SourceState, feed: Feed, *, is_allowed: bool
 ) -> RemovalCount | None:
-    """What the queue would remove that nobody has let through; None where a model sets no limit.
+    """Return the removals in the queue that weren't allowed before; None if the model sets no limit.
 
-    With `is_allowed` it may go, now and at every later try.
+    With `is_allowed` they are allowed, now and at each later try.
     """
     if sync.limits.max_deletes is None:
         return None
@@ -36,7 +36,7 @@ def check_removals(
 
 
 def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | None]) -> RemovalCount | None:
-    """The same for who only looks; `rows` tells how many the model's table has."""
+    """Return the same for a caller that only reads; `rows` returns how many rows the model's table has."""
     if sync.limits.max_deletes is None:
         return None
     return count_removals(
@@ -45,7 +45,7 @@ def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | No
 
 
 def choose_measure(sync: Sync) -> RemovalUnit:
-    """What counts as removed in the sync's table."""
+    """Return which units count as removed in the sync's table."""
     kind = sync.model.kind
     if kind.replaces_rows:
         return RemovalUnit("row", counts_shrinkage=True, is_mirror=sync.unit_shape is UnitKind.MIRROR)
@@ -58,12 +58,12 @@ def unit_noun(sync: Sync) -> str:
 
 
 def count_table_units(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int | None:
-    """Return how many units the table has; groups are counted, which reads the table."""
+    """Return how many units the table has; None if unknown. Groups are counted, which reads the table."""
     return _read_table_size(queue, sync, source, feed) if sync.model.kind.delivers_groups else source.row_count
 
 
 def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int:
-    """How many keys, groups or rows the table has; groups nobody has counted, so they are read."""
+    """Return how many keys, groups or rows the table has; count an unknown number, and store it."""
     if source.row_count is not None and not sync.model.kind.delivers_groups:
         return source.row_count
     size = read_table_size(queue.store)
@@ -74,7 +74,7 @@ def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) 
 
 
 def _iterate_key_marks(feed: Feed, version: int) -> Iterator[int]:
-    """A 1 for each delivery key of the table at this version."""
+    """Yield a 1 for each delivery key of the table at this version."""
     last = None
     for segment in feed.segments(None, version):
         for page in segment.pages:
@@ -85,7 +85,7 @@ def _iterate_key_marks(feed: Feed, version: int) -> Iterator[int]:
 
 
 def find_hold_reason(sync: Sync, settings: Settings) -> str | None:
-    """Why nothing of the sync may be sent now; None when it may."""
+    """Return why nothing of the sync may be sent now; None if it may be sent."""
     if settings.sinks == "dry":
         return "sinks are dry, nothing was sent"
     if sync.pause_file.exists():
@@ -94,7 +94,7 @@ def find_hold_reason(sync: Sync, settings: Settings) -> str | None:
 
 
 def pause_sync(sync: Sync) -> None:
-    """Hold the sync: its rows are taken into the queue, and none is sent."""
+    """Pause the sync: its changes are enqueued, and nothing is sent."""
     make_state_folder_private(sync.state_folder)
     with explain_file_errors(sync.pause_file):
         sync.pause_file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -102,7 +102,7 @@ def pause_sync(sync: Sync) -> None:
 
 
 def resume_sync(sync: Sync) -> bool:
-    """Let the sync go on; whether it was held."""
+    """Let the sync continue; return whether it was paused."""
     with explain_file_errors(sync.pause_file):
         was_paused = sync.pause_file.exists()
         sync.pause_file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The four checks of a sync, which judge a run and the queue that it left.
 
 A problem that a run met while it sent is an ERROR of that run. A later run with nothing to send has called no
-API, so for it the same problem is a warning. For it, only what the queue itself shows is an ERROR.
+API, so for it the same problem is a warning. Only what the queue itself shows can be an ERROR then.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class SyncCheckResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SyncLimits:
-    """The limits that a model's header sets; None is no limit."""
+    """The limits that a model's header sets; None means no limit."""
 
     max_rejects: RowLimit | None = None
     max_deletes: RowLimit | None = None
@@ -50,7 +50,7 @@ class SyncLimits:
         return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected, of=attempted)
 
     def has_too_many_deletes(self, removals: RemovalCount) -> bool:
-        """Whether so much may not be removed; a share of nobody knows how many counts as too much."""
+        """Return whether these are more removals than allowed; a share of an unknown number counts as too many."""
         if self.max_deletes is None or removals.is_allowed or not removals.removed_count:
             return False
         if self.max_deletes.is_percentage and removals.total_count is None:
@@ -59,9 +59,9 @@ class SyncLimits:
 
 
 def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many.
+    """Return WARN for any reject, dead letter or warning; ERROR if the run had only rejects, or too many of them.
 
-    Of a run that has passed all of it is a WARN.
+    For a past run all of these are a WARN.
     """
     rejected = run.grid.total(GridRow.REJECTED)
     dead = run.queue.dead_units if run.queue else 0
@@ -112,9 +112,10 @@ def format_pending_keys(rows: Iterable[PendingKey]) -> tuple[Mapping[str, Json],
 
 
 def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """WARN while rows wait; ERROR when the API is down, nothing arrived, rows were given up or too old.
+    """Return WARN while rows wait; ERROR if the API is down, nothing arrived, or rows were given up or too old.
 
-    Of a run that has passed only rows that are too old are an ERROR.
+    For a past run, only rows that are too old are an ERROR. A finalize() that failed and is still due is a
+    WARN.
     """
     queue = run.queue
     waiting = queue.depth if queue else 0
@@ -156,7 +157,7 @@ def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
 
 
 def _format_next_try(run: RunSummary, now: float) -> str:
-    """When a try comes next, for who looks between two; nobody knows which of jobs and rows is next."""
+    """Return in how long a past run's rows are retried; "" with open jobs, because the next due time may be theirs."""
     due = run.queue.next_due_at if run.queue and run.is_past and not run.queue.units_in_jobs else None
     return f" in {format_duration(due - now)}" if due and due > now else ""
 
@@ -178,7 +179,7 @@ def _describe_no_delivery(run: RunSummary) -> str | None:
 
 
 def _is_resolved(run: RunSummary) -> bool:
-    """Whether nothing is left by now of what a run couldn't deliver."""
+    """Return whether all that a past run couldn't deliver is settled by now."""
     return run.is_past and not (run.queue and run.queue.depth)
 
 
@@ -190,12 +191,12 @@ def _describe_dead_units(run: RunSummary) -> str | None:
     )
 
 
-# what a run finds when it sends something
+# the problems that a run finds only when it sends something
 _RUN_PROBLEMS = (_describe_outage, _describe_no_delivery, _describe_dead_units)
 
 
 def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """WARN while rows are set aside, as the check of this name on the model."""
+    """Return WARN while there are invalid rows, like the model's check of the same name."""
     newly = run.grid.total(GridRow.INVALID)
     return SyncCheckResult(
         name="invalid_records",
@@ -211,7 +212,7 @@ def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResul
 
 
 def check_deletes(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """ERROR when more would be removed than @max_deletes allows: then nothing is sent."""
+    """Return ERROR if more would be removed than @max_deletes allows: then nothing is sent."""
     removals = run.removals
     if removals is None or not removals.removed_count:
         return _build_deletes_result(Severity.PASS, "no pending change removes anything", removals)
@@ -248,5 +249,5 @@ SYNC_CHECKS = {
 
 
 def run_sync_checks(run: RunSummary, limits: SyncLimits) -> tuple[SyncCheckResult, ...]:
-    """Every check's answer."""
+    """Return the results of all checks."""
     return tuple(judge_one(run, limits) for judge_one in SYNC_CHECKS.values())

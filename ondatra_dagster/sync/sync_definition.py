@@ -34,7 +34,7 @@ class Sync:
 
     @property
     def lock_file(self) -> Path:
-        """Held by the process that writes the queue."""
+        """Return the path of the lock; the process that writes the queue holds it."""
         return queue_lock_path(self.queue_file)
 
     @property
@@ -42,28 +42,28 @@ class Sync:
         return self.queue_file.with_suffix(".journal")
 
     def open_queue(self) -> AbstractContextManager[Queue]:
-        """The sync's queue, to be written; BusyError when another process does."""
+        """Open the sync's queue to write it; raise BusyError if another process writes it."""
         return open_queue_for(self.unit_format, self.queue_file, lock=self.lock_file)
 
     @property
     def unit_format(self) -> UnitFormat:
-        """What decides how its units are named and shaped, as far as that is known without the table."""
+        """Return what decides the names and the shape of the units, as far as this is known without the table."""
         model = self.model
         return UnitFormat(model.kind.name, model.key_columns, self.push_config.push.batch_size)
 
     @property
     def unit_shape(self) -> UnitKind:
-        """What a unit of the queue is."""
+        """Return the kind of the queue's units."""
         return self.unit_format.unit_kind
 
     @property
     def delivers_by_key(self) -> bool:
-        """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
+        """Return whether a unit is named by its key's value; otherwise by the rowid, or it is the whole table."""
         return is_named_by_key(self.model.kind, self.unit_shape)
 
     @property
     def identifier_hint(self) -> str | None:
-        """What one has to search for, where it isn't the value of one column."""
+        """Return what a user has to search for, if it isn't the value of one column."""
         if not self.delivers_by_key:
             return "the numbers of __ondatra_rowid"
         names = self.model.key_columns
@@ -75,7 +75,7 @@ class Sync:
 
     @property
     def operation(self) -> RecordOperation:
-        """What an insert or an update means at the destination."""
+        """Return the operation that an insert or an update is at the destination."""
         if self.unit_shape is UnitKind.MIRROR:
             return RecordOperation.MIRROR
         return RecordOperation.APPEND if self.model.kind.is_insert_only else RecordOperation.UPSERT
@@ -95,5 +95,5 @@ class Sync:
 
     @property
     def pause_file(self) -> Path:
-        """The file whose being there holds the sync."""
+        """Return the path of the file that pauses the sync while it exists."""
         return pause_flag_path(self.queue_file)

@@ -1,9 +1,9 @@
 """A sync run from end to end: recover the queue, enqueue, check deletes, deliver, publish, summarize.
 
-Each step can be cut off at any moment; the next run continues from what is on disk. The counts are in
+Each step can be interrupted at any moment; the next run continues from what is on disk. The counts are in
 run_counts_reasons_and_samples, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
 
-A dry run does the steps that change nothing.
+A dry run does the steps before the delivery, on a copy of the queue.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ INTERRUPTED_MESSAGE = "it was interrupted; the next run goes on from there"
 def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
     """Deliver the sync's rows as far as that is possible now, and summarize the outcomes.
 
-    When another process delivers this sync, or there is nothing to do, the summary says so and has no run id.
+    If another process delivers this sync, or there is nothing to do, the summary says so and has no run id.
     """
     at, conflict_check = ports.now(), StateFolderConflictCheck(sync, ports)
     source = ports.read_source()
@@ -64,7 +64,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy:
             return RunSummary.without_run(sync.id, str(busy), at=at)
-        source = ports.read_source() or source  # until the queue was ours, others may have gone on with it
+        source = ports.read_source() or source  # again: others may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
             conflict_check.check_before_run()
@@ -79,7 +79,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
 
 
 def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
-    """Correct times that a clock ahead has left, and log it."""
+    """Correct times in the queue from a clock that was ahead, and log that."""
     latest = correct_times(queue, now)
     if latest is not None:
         noted, clock = (datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest, now))
@@ -97,7 +97,7 @@ def summarize_missing_table(sync: Sync, at: datetime) -> RunSummary:
 
 
 class SyncRun:
-    """One run from its start to its end."""
+    """A sync run from its start to its end."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -146,7 +146,7 @@ class SyncRun:
         bookkeeper.record_failure(self._build_summary(bookkeeper.run_id, message=str(error)), RunResult.FAILED)
 
     def execute_dry(self, recovered: RecordedOutcomes, run_id: str) -> RunSummary:
-        """Do what a run does before it sends its first row; the queue stays as it is then."""
+        """Do what a run does before it sends its first row; leave the queue in that state."""
         self._enqueue_and_store_invalid(recovered, run_id)
         self._check_removals()
         self._counters.grid.add_counts(GridRow.PLANNED, count_units(self._queue))
@@ -181,12 +181,12 @@ class SyncRun:
             self._sync,
             self._source,
             self._ports.feed,
-            # while nothing is sent, nothing is let go: what comes until then would go with it
+            # while nothing is sent, nothing is allowed: removals that come until then would be allowed with it
             is_allowed=self._context.options.allows_deletes and self._ports.may_send(),
         )
 
     def _describe_hold(self) -> str:
-        """Return why rows were left in the queue that might have been sent."""
+        """Return why nothing may be sent, and what is pending; "" if rows may be sent."""
         hold = self._ports.find_hold_reason()
         planned = describe_counts(count_units(self._queue)) if hold else ""
         return f"{hold}: {planned} pending" if planned else hold or ""
@@ -219,10 +219,10 @@ class SyncRun:
 
 
 def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
-    """Say what a run would send: run on a copy of the queue, up to the first row that would be sent.
+    """Run on a copy of the queue, up to the first row that would be sent; return what a run would send.
 
-    The sync's queue has to be a copy, and the tracking store one that is left alone. What a run would refuse
-    to do is the forecast's refusal. Only a line in the history is left.
+    The sync's queue has to be a copy, and the tracking store one that discards writes. If a run would refuse, the
+    result has the reason. Only a row in the history is left.
     """
     at = ports.now()
     source = ports.read_source()
@@ -235,7 +235,7 @@ def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
             recovered = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
             correct_times(queue, ports.clock())
             mark_due_pending(queue, ports.clock())
-            context = context.with_current_watermarks()  # a lost queue is only now as far as its snapshot
+            context = context.with_current_watermarks()  # only now does a lost queue have its snapshot's watermarks
             summary = SyncRun(context).execute_dry(recovered, run_id)
         except OndatraError as error:
             nothing = RunSummary.without_run(sync.id, "", at=context.started_at)

@@ -1,6 +1,6 @@
 """Two adapters of a change feed: a whole table as one unit, and a dry run's clone that continues its original.
 
-Any change of a whole table yields its whole content as one unit, which may be empty.
+Any change of a whole table gives its whole content as one unit, which may be empty.
 """
 
 import dataclasses
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.sync.run_context import Feed
 
-WHOLE_TABLE_KEY = ""  # of the one unit that there is
+WHOLE_TABLE_KEY = ""  # the key of the only unit
 
 
 def read_whole_table(feed: Feed, *, after: int, upto: int, columns: tuple[Column, ...]) -> FeedSegment:
-    """The content at `upto`, as what became of the table since `after`."""
+    """Return the table's content at `upto`, as the change since `after`."""
     return FeedSegment(after, upto, _read_whole_table_pages(feed, upto, Layout(columns)))
 
 
@@ -24,7 +24,7 @@ def _read_whole_table_pages(feed: Feed, upto: int, layout: Layout) -> Iterator[F
             is_empty = is_empty and not page.changes
             yield page._replace(changes=[change._replace(key=WHOLE_TABLE_KEY) for change in page.changes])
     if is_empty:
-        # nothing is content, too: a unit of no rows
+        # an empty table is content too: a unit without rows
         yield FeedPage(layout, [RowChange(WHOLE_TABLE_KEY, 0, ChangeType.DELETE, upto, "[]")])
 
 
@@ -35,10 +35,10 @@ class CloneFeed:
     original_feed: Feed
     clone_feed: Feed
     clone_start_version: int  # the version of the original that is the clone's version 0
-    clone_start_invalid_version: int | None  # the same for rows that were set aside; None where they had no table
+    clone_start_invalid_version: int | None  # the same for invalid rows; None if the original has no table of them
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """As a feed tells them; what the clone begins with is no change."""
+        """Yield a feed's segments; the content with which the clone starts is no change."""
         if after is None:
             yield from (
                 self._read_clone_segments(None, upto)
@@ -64,7 +64,7 @@ class CloneFeed:
         return page._replace(changes=changes)
 
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """The same for rows that were set aside."""
+        """Yield the invalid rows in the same way."""
         at = self.clone_start_invalid_version
         if at is None:
             yield from self.clone_feed.invalid_rows(after, upto)

@@ -1,1 +1,1 @@
-"""Recovery of a sync's queue: lost, stale or restored files, resync and forget."""
+"""The recovery of a sync's queue: lost, stale or restored files, resync and forget."""

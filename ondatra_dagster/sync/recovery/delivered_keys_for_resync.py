@@ -20,7 +20,7 @@ MarkKey = TypeVar("MarkKey")
 
 
 class DeliveredChange(NamedTuple):
-    """One acknowledged change; the newest is the greatest."""
+    """An acknowledged change; the newest one is the greatest."""
 
     run_id: str
     version: int
@@ -47,7 +47,7 @@ class DeliveredKeys:
         self._upto_run_id = upto
         self._last_run_with_other_keys = named_since
         self._newest_by_key: dict[str, DeliveredChange] = {}
-        # of records that call their keys otherwise, the rows are what can be found again
+        # keys in an older form can't be matched; the rows of these records can
         self._newest_by_rowid: dict[int | None, DeliveredChange] = {}
         for end in self._read_succeeded_records():
             if self._has_other_key(end):
@@ -57,18 +57,18 @@ class DeliveredKeys:
                 _update_newest(self._newest_by_key, self._derive_key(end), _build_change(end))
 
     def is_delivered(self, each: CoalescedChange) -> bool:
-        """Whether the newest acknowledged change of the key, or of a row that it has, wasn't its end."""
+        """Return whether the API has the key, or a row of it, after the newest acknowledged change."""
         if each.key in self._newest_by_key or not self._newest_by_rowid:
             return self.is_key_delivered(each.key)
         marks = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
         return any(mark.is_present for mark in marks if mark)
 
     def is_key_delivered(self, key: str) -> bool:
-        """Whether its newest acknowledged change wasn't its end."""
+        """Return whether the API has the key after its newest acknowledged change."""
         return key in self._newest_by_key and self._newest_by_key[key].is_present
 
     def read_delivered_records(self) -> Iterator[DeliveredRecord]:
-        """The records, with their payloads, of what the API has."""
+        """Yield the records, with their payloads, of what the API has."""
         for end in self._read_succeeded_records(with_payload=True):
             mark = _build_change(end)
             newest = (
@@ -78,7 +78,7 @@ class DeliveredKeys:
                 yield end
 
     def build_deletes(self, queue: Queue, source: SourceState) -> FeedSegment:
-        """Deletes of what the API has and the queue doesn't know, all of the table being in the queue."""
+        """Return the deletes of keys that the API has and the queue doesn't know; the whole table is in the queue."""
         layout = Layout(source.columns)
         keys = {key for key in self._newest_by_key if self.is_key_delivered(key)}
         keys -= set(_find_known_keys(queue, keys))
@@ -99,14 +99,14 @@ class DeliveredKeys:
                 yield end
 
     def _has_other_key(self, end: DeliveredRecord) -> bool:
-        """Whether the record's identifier is of a key that the model had before."""
+        """Return whether the record's identifier belongs to a key that the model had before."""
         return self._sync.delivers_by_key and end.run_id <= self._last_run_with_other_keys
 
     def _find_by_rowid(self, end: DeliveredRecord) -> DeliveredChange | None:
         return self._newest_by_rowid.get(end.rowid) if end.table_id == self._table_id else None
 
     def _derive_key(self, end: DeliveredRecord) -> str:
-        """The unit that the record is of; rowids name rows of one table only."""
+        """Return the key of the record's unit; a rowid names a row of one table only."""
         if self._sync.delivers_by_key:
             return end.identifier
         return str(end.rowid) if end.table_id == self._table_id else f"{end.rowid}@{end.table_id}"
@@ -127,10 +127,10 @@ def _update_newest(newest: dict[MarkKey, DeliveredChange], name: MarkKey, mark: 
 
 
 def store_delivered_keys(sync: Sync, tracking: RecordStore, *, through: str) -> None:
-    """Keep what a resync has to know of the runs up to that one, so that their records may go.
+    """Store what a resync must know of the runs up to `through`, so that their records can be removed.
 
-    Nothing is kept where a resync doesn't ask, or where rows come and go without a key: of these, what is
-    older than the records that are kept counts as new.
+    Nothing is stored if a resync doesn't need it, or if rows come and go without a key. Rows without a key that
+    are older than the kept records count as new.
     """
     kind, snapshot = sync.model.kind, tracking.read_newest_snapshot(sync.id)
     if snapshot is None or kind.is_insert_only or kind.replaces_rows or sync.unit_shape is UnitKind.MIRROR:

@@ -38,14 +38,14 @@ from ondatra_dagster.sync.run_context import Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import WHOLE_TABLE_KEY
 
-# sorts before every run: what a sync leaves before its first run has sent anything
+# sorts before every run: the id in a sync's snapshot before its first run has sent anything
 RUN_ID_BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 
 
 def recover_queue(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, *, is_new_state: bool = False
 ) -> RecordedOutcomes:
-    """Make the queue one that can be gone on from, or say why it can't; what later records say has ended.
+    """Make the queue usable for a run, or raise the reason why not; return the outcomes in later records.
 
     With `is_new_state` a sync without a snapshot begins as in its first run, whatever was delivered before.
     """
@@ -69,18 +69,18 @@ def recover_queue(
 
 
 def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
-    """Whether the run that left it, or one that came later, had anything to send."""
+    """Return whether the run that left the snapshot, or a later one, had anything to send."""
     return snapshot.watermark != NOTHING_ENQUEUED or newest > snapshot.run_id
 
 
 def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceState) -> bool:
-    """Whether it was begun for another table or another API, and has taken in nothing of it."""
+    """Return whether the queue was begun for another table or another API, and nothing was enqueued since."""
     begun_for = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
     return queue.watermark == NOTHING_ENQUEUED and begun_for != (source.table_id, sync.push_config.base_url or "")
 
 
 def is_queue_stale(queue: Queue, sync: Sync, ports: Ports) -> bool:
-    """Whether others have gone on since the queue was as it is: somebody has put back a copy of it."""
+    """Return whether the sync was delivered since without this queue file: it is a copy that was restored."""
     return _is_stale(queue, sync, ports, ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports))
 
 
@@ -95,24 +95,24 @@ def _is_stale(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot | 
 
 
 def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot, run_id: str) -> bool:
-    """Whether a run that to the queue hasn't ended has left what the queue doesn't know of."""
+    """Return whether a run that is open in this queue has left anything that the queue doesn't know."""
     if snapshot.run_id == run_id and queue.read_meta(SNAPSHOT_RUN) != run_id:
         return True
     begun = count_started_files(queue, run_id)
     there = ports.record_store.list_record_files(sync.id, run_id)
     unknown = [file for file in there if file[1] >= begun.get(file[0], 0)]
-    return ports.record_store.count_records(sync.id, run_id, unknown) > 0  # a run's end leaves an empty one
+    return ports.record_store.count_records(sync.id, run_id, unknown) > 0  # a run's end leaves an empty file
 
 
 def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot | None) -> None:
-    """Nothing has been sent yet, so of what and to whom that would have been doesn't matter."""
+    """Begin the queue for this table and API; nothing has been sent yet, so earlier ones don't matter."""
     with queue.store.write_transaction():
         if snapshot:
-            queue.write_meta("last_run", snapshot.run_id)  # it knows all that this one tells
+            queue.write_meta("last_run", snapshot.run_id)  # the queue knows all that this snapshot says
         queue.write_meta("table_id", source.table_id)
         queue.write_meta("base_url", sync.push_config.base_url or "")
         write_unit_format(queue, sync.unit_format.with_key_types(source.columns), named_since="")
-        # in the transaction: a queue that has begun has left a snapshot, so that it can be lost at any time
+        # in the transaction: a queue that was begun has a snapshot, so it can be lost at any time
         before = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
         ports.record_store.write_snapshot(before)
 
@@ -120,7 +120,7 @@ def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, sn
 def _recover_from_records(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot
 ) -> RecordedOutcomes:
-    """What the records of later runs say of the units that the snapshot left."""
+    """Return what the records of later runs say about the snapshot's units, and apply it to the queue."""
     named_since = (queue.read_meta(KEY_NAMES_SINCE) or "") if sync.delivers_by_key else ""
     ends = list(ports.record_store.read_delivered_since(sync.id, snapshot.run_id))
     runs = [run for run in ports.record_store.list_runs(sync.id) if run > snapshot.run_id]
@@ -140,7 +140,7 @@ def _recover_from_records(
     recovered.delete_delivered_units(queue)
     if runs:
         note_runs_with_invalid_records(queue, since=snapshot.run_id, upto=runs[-1])
-        mark_all_maybe_sent(queue)  # the newest of them was cut off: nobody has noted what it did last
+        mark_all_maybe_sent(queue)  # the newest of these runs crashed: what it sent last isn't recorded
     return recovered
 
 
@@ -150,14 +150,14 @@ def _build_key_end(sync: Sync, end: DeliveredRecord) -> KeyOutcome:
 
 
 def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
-    """The version of the table from which a run began."""
+    """Return the table version up to which a run delivers, from its metadata; None if it is unknown."""
     versions = (ports.record_store.read_metadata(sync.id, run_id) or {}).get("versions")
     upto = versions.get("to") if isinstance(versions, dict) else None
     return upto if isinstance(upto, int) else None
 
 
 def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
-    """Owe finalize() the units that these records tell of: it may or may not have been called for them."""
+    """Make finalize() due for the units of these records: it may or may not have been called for them."""
     is_delivered: dict[Hashable, bool] = {}
     for number, end in enumerate(ends):
         if end.change_type == ChangeType.UPDATE_PREIMAGE:
@@ -170,14 +170,14 @@ def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
 
 
 def derive_unit_key(sync: Sync, end: DeliveredRecord) -> str:
-    """The unit that a record is of."""
+    """Return the key of a record's unit."""
     if sync.is_whole_table:
         return WHOLE_TABLE_KEY
     return end.identifier if sync.delivers_by_key else str(end.rowid)
 
 
 def _refuse_if_run_before(sync: Sync, ports: Ports) -> None:
-    # with no records, only the history can tell a sync whose state is lost from one that has never run
+    # without records, only the history distinguishes a sync whose state is lost from one that has never run
     records = ports.record_store.list_runs(sync.id) or ports.is_in_sync_log()
     if records or ports.history.as_required().has_begun(sync.id):
         raise ResyncNeededError(
@@ -221,27 +221,27 @@ def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
 
 
 def read_base_url(queue: Queue, sync: Sync, ports: Ports) -> str:
-    """The base_url of the API of which queue or snapshot tell; this sync's own when neither does."""
+    """Return the base_url of the API that the queue or the snapshot is about; the sync's own without both."""
     known = queue.read_meta("base_url")
     snapshot = ports.record_store.read_newest_snapshot(sync.id) if known is None else None
     return snapshot.base_url if snapshot else (sync.push_config.base_url or "") if known is None else known
 
 
 def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
-    """Let what was decided outlive the queue file, in place of what the last run left."""
+    """Write the queue's snapshot in place of the last run's: so decisions outlive the queue file."""
     snapshot = ports.record_store.read_newest_snapshot(sync.id)
     known = snapshot.run_id if snapshot else RUN_ID_BEFORE_ALL_RUNS
-    # what any run has recorded until now says nothing beside it
+    # the records of all runs until now add nothing to this snapshot
     newest = max(known, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
     queue.write_meta("last_run", newest)
-    # a copy from before it has seen the same runs, and has to give way all the same
+    # an older copy of the queue knows the same runs, and must count as stale all the same
     queue.write_meta(SNAPSHOTS_WITHOUT_RUN, 1 + (max(count_snapshots_without_run(queue, snapshot)) if snapshot else 0))
     left = make_snapshot(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
     ports.record_store.write_snapshot(left)
 
 
 def describe_restore(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot) -> str:
-    """Say from what a sync goes on whose own queue is missing, or is older than what is known elsewhere."""
+    """Return a message that says from where a sync continues whose queue is missing or stale."""
     own, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     left = f"it goes on from what was left in the tracking store at {at} UTC"
     is_missing = queue.read_meta("table_id") is None

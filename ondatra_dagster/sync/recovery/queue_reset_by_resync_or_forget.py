@@ -1,6 +1,7 @@
-"""The resync of a sync: all rows of the table are sent again, or are assumed to be delivered.
+"""The resync of a sync, and its forget: the deletion of its queue.
 
-A resync only prepares the queue; the next run delivers as usual.
+A resync sends all rows of the table again, or takes them as delivered. It only prepares the queue; the next run
+delivers as usual.
 """
 
 import collections
@@ -59,20 +60,20 @@ from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_tab
 class ResyncOptions:
     """The options of a resync."""
 
-    assumes_delivered: bool = False  # nothing is sent: the table as it is now counts as delivered
-    deletes_missing_rows: bool = False  # rows that the records say were sent and the table no longer has are deleted
+    assumes_delivered: bool = False  # nothing is sent: the table's present rows count as delivered
+    deletes_missing_rows: bool = False  # delete rows that the table lacks and that were sent, according to the records
 
 
 def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
-    """Make the queue hold every row of the table, or none; how many keys the next run sends.
+    """Put every row of the table into the queue, or none; return how many keys the next run sends.
 
-    A row goes out as an update where the API has acknowledged it, else as an insert.
+    A row is sent as an update if the API has acknowledged it, otherwise as an insert.
     """
     source = ports.read_source()
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # until the queue was ours, others may have gone on with it
+        source = ports.read_source() or source  # again: others may have used the queue until it was locked
         others = StateFolderConflictCheck(sync, ports)
         others.check_before_run()
         others.begin_run(f"resync-{uuid.uuid4().hex[:12]}")
@@ -85,7 +86,7 @@ def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
 
 
 class _Resync:
-    """One resync of an open queue."""
+    """A resync of an open queue."""
 
     def __init__(self, sync: Sync, ports: Ports, queue: Queue, source: SourceState) -> None:
         self._sync = sync
@@ -105,7 +106,7 @@ class _Resync:
 
     def execute(self, way: ResyncOptions) -> int:
         recovered = None if way.assumes_delivered else self._try_recovery()
-        # what runs that were cut off had settled is what the API holds, too
+        # the API also has what crashed runs had settled
         close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assumes_delivered:
             self._restart_queue(holds=self._count_mirror_rows())
@@ -117,19 +118,19 @@ class _Resync:
         return keys + (self._enqueue_deletes() if way.deletes_missing_rows else 0)
 
     def _try_recovery(self) -> RecordedOutcomes | None:
-        """What is known beside a queue that can be gone on from; None where there is no such queue."""
+        """Recover the queue; return what the records know in addition, or None if a resync is needed."""
         try:
             return recover_queue(self._queue, self._sync, self._ports, self._source)
         except ResyncNeededError:
             return None
 
     def _enqueue_by_queue(self, recovered: RecordedOutcomes) -> int:
-        """Where the queue knows what the API has."""
+        """Enqueue all rows; the queue knows what the API has."""
         enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
         return enqueue_all_rows(self._queue, self._read_table(), now=self._now, only_adds=self._only_adds)
 
     def _enqueue_by_records(self) -> int:
-        """Where only the records can tell, as far as they reach."""
+        """Enqueue all rows; only the records know what the API has, as far back as they go."""
         with self._queue.store.write_transaction():
             self._restore_from_snapshot()
             self._drop_old_destination()
@@ -141,7 +142,7 @@ class _Resync:
         return keys
 
     def _read_table(self) -> FeedSegment:
-        """The table as it is."""
+        """Return all rows of the table as a feed segment."""
         feed, version = self._ports.feed, self._source.version
         if self._sync.is_whole_table:
             return read_whole_table(feed, after=-1, upto=version, columns=self._source.columns)
@@ -150,7 +151,7 @@ class _Resync:
 
     def _enqueue_deletes(self) -> int:
         if self._sync.unit_shape is UnitKind.MIRROR:
-            return 0  # what isn't in a whole content goes by itself
+            return 0  # a whole content replaces the one before, so rows that it lacks need no delete
         gone = self._read_delivered_keys().build_deletes(self._queue, self._source)
         return enqueue_deletes(self._queue, gone, now=self._now)
 
@@ -165,7 +166,7 @@ class _Resync:
         )
 
     def _count_mirror_rows(self) -> Mapping[str, int]:
-        """How many rows each mirror has."""
+        """Return how many rows each mirror has."""
         if self._sync.unit_shape is not UnitKind.MIRROR:
             return {}
         pages = self._read_table().pages
@@ -185,12 +186,12 @@ class _Resync:
             self._queue.write_meta("base_url", self._sync.push_config.base_url or "")
             self._queue.write_meta("watermark", self._source.version)
             if self._is_another_table:
-                # the rows that were set aside beside it are others, too, and counted from its first version
+                # the new table has other invalid rows too, and they count from its first version
                 self._queue.delete_meta("invalid_watermark")
             write_unit_format(self._queue, self._unit_format, named_since=self._last_run_with_other_keys)
 
     def _restore_from_snapshot(self) -> None:
-        """What a lost queue has to know beside its units; these begin anew."""
+        """Write what a lost queue has to know in addition to its units, which are enqueued again."""
         if not self._is_lost:
             return
         snapshot = self._snapshot
@@ -205,7 +206,7 @@ class _Resync:
         )
 
     def _drop_old_destination(self) -> None:
-        """Where base_url is another now, what the records tell of so far is what another API holds."""
+        """Ignore the records so far if base_url has changed: they say what another API has."""
         if read_base_url(self._queue, self._sync, self._ports) != (self._sync.push_config.base_url or ""):
             self._queue.write_meta("known_since", find_newest_run(self._sync, self._ports))
             delete_content_sizes(self._queue)
@@ -228,13 +229,13 @@ def _find_last_run_with_other_keys(
 
 
 def forget_sync(sync: Sync, tracking: RecordStore) -> None:
-    """Delete queue, bases and snapshot; records and history stay, and the next run asks for a resync.
+    """Delete the queue, its bases and snapshots; keep records and history. The next run requires a resync.
 
-    The file that is left says just that, or else the queue would pass for one that was lost.
-    BusyError when a run of the sync is at it.
+    A queue file that says just this is left; otherwise the queue would count as lost. Raise BusyError if a run
+    of the sync is in progress.
     """
     with FileLock(sync.lock_file, purpose="forgets"):
-        # first what a lost queue would be made of
+        # the snapshots first: a lost queue would be rebuilt from them
         tracking.remove_snapshots(sync.id)
         for file in _list_queue_files(sync):
             with explain_file_errors(file):

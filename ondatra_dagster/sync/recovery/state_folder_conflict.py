@@ -1,8 +1,8 @@
 """The detection of other state folders that deliver the same sync, so that no row is sent twice.
 
 Two machines can't lock each other out: they share only the record store. Each run writes a heartbeat there in
-place of the previous run's, and rewrites it while it goes on. So a new run sees another run at work, and a run
-at work sees that another one has begun.
+place of the previous run's, and rewrites it while it is in progress. So a new run sees another run at work, and
+a run at work sees that another one has begun.
 """
 
 from ondatra_dagster.count_time_and_size_format import format_duration
@@ -18,17 +18,17 @@ class StateFolderConflictCheck:
     """The conflict check of one run."""
 
     def __init__(self, sync: Sync, ports: Ports) -> None:
-        """To be made when the run begins, before it waits for anything."""
+        """Read the last heartbeat; create the check when the run begins, before it waits for anything."""
         self._sync = sync
         self._ports = ports
         self._run_id = ""
-        self._known_heartbeat = self._read_heartbeat()  # the newest mark that this run knows and may go on from
+        self._known_heartbeat = self._read_heartbeat()  # the newest heartbeat that this run knows and may continue from
 
     def check_before_run(self) -> None:
-        """Raise OtherStateFolderError when another state folder is at work, or was since this run began.
+        """Raise OtherStateFolderError if another state folder is at work, or was since this run began.
 
-        To be called before the queue is compared with the store. What was done since the begin is found by
-        the mark, for the clocks of two machines may differ.
+        Call it before the queue is compared with the store. The heartbeat shows what was done since the run
+        began, because the clocks of two machines may differ.
         """
         mark = self._read_heartbeat()
         if mark is None or self._is_own(mark):
@@ -40,7 +40,7 @@ class StateFolderConflictCheck:
         self._known_heartbeat = watched
 
     def begin_run(self, run_id: str) -> None:
-        """Leave the mark of this run, unless another state folder has left one meanwhile."""
+        """Write this run's heartbeat, unless another state folder has written one meanwhile."""
         mark = self._read_heartbeat()
         if mark and mark != self._known_heartbeat and not self._is_own(mark):
             raise self._build_error(mark)
@@ -48,18 +48,18 @@ class StateFolderConflictCheck:
         self._write_heartbeat()
 
     def check_during_run(self) -> None:
-        """Raise OtherStateFolderError when another state folder has begun a run since; else renew the mark."""
+        """Raise OtherStateFolderError if another state folder has begun a run since; else renew the heartbeat."""
         if mark := self.find_newer_run():
             raise self._build_error(mark)
         self._write_heartbeat()
 
     def find_newer_run(self) -> RunHeartbeat | None:
-        """Return the mark that another run has left in place of this one's; None when it is still there."""
+        """Return the heartbeat that another run wrote in place of this one's; None if no run has."""
         mark = self._read_heartbeat()
         return mark if mark and mark.run_id != self._run_id else None
 
     def end_run(self) -> None:
-        """Note that the run has ended, so that no other run waits for a sign of it."""
+        """Note in the heartbeat that the run has ended, so that no other run waits for a sign of it."""
         self._write_heartbeat(has_ended=True)
 
     def _write_heartbeat(self, *, has_ended: bool = False) -> None:
@@ -79,7 +79,7 @@ class StateFolderConflictCheck:
         return mark.state_id == self._own_state_id
 
     def _wait_for_end(self, first: RunHeartbeat) -> RunHeartbeat | None:
-        """Return the mark of another state folder's run once that has ended, or must be dead for its silence.
+        """Return the last heartbeat of another state folder's run when it has ended, or was silent for too long.
 
         Raise OtherStateFolderError at the first sign of life.
         """
@@ -109,5 +109,5 @@ class StateFolderConflictCheck:
 
 
 def find_newest_run(sync: Sync, ports: Ports) -> str:
-    """Return the newest run that left a folder, or an empty text. A bucket may hold other folders, too."""
+    """Return the newest run that left a folder, or an empty text; a bucket may also hold other folders."""
     return next(filter(parse_start_time, reversed(ports.record_store.list_runs(sync.id))), "")

@@ -22,7 +22,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
-    """Make units in this sync's form from now on; ResyncNeededError when some of another are left."""
+    """Make units in this sync's format from now on; raise ResyncNeededError if units in another are left."""
     known, form = read_unit_format(queue), sync.unit_format.with_key_types(source.columns)
     if known == form:
         return
@@ -36,14 +36,14 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
 
 
 def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:
-    """ResyncNeededError when units are left that have another form than this one, or the sync's."""
+    """Raise ResyncNeededError if units are left in another format than this one, or the sync's."""
     known, form = read_unit_format(queue), form or sync.unit_format
     if known and not known.has_same_units(form):
         _raise_resync_needed(count_remaining_units(queue), known, sync.id, form)
 
 
 def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form: UnitFormat) -> None:
-    """The same of changes that aren't in the queue yet: of a group they may be a few rows, of many."""
+    """Refuse changes of another format that aren't enqueued yet: they may be only some rows of a group."""
     known, watermark = read_unit_format(queue), queue.watermark
     if known is None or known.has_same_units(form) or not form.has_many_rows or watermark == NOTHING_ENQUEUED:
         return
@@ -56,7 +56,7 @@ def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form
 
 
 def refuse_snapshot_of_other_format(snapshot: QueueSnapshot, sync: Sync, source: SourceState) -> None:
-    """The same, of the units that a lost queue would be made of."""
+    """Refuse units of another format in the snapshot from which a lost queue would be restored."""
     known, form = read_snapshot_format(snapshot), sync.unit_format.with_key_types(source.columns)
     if known and not known.has_same_units(form):
         left = [unit for unit in snapshot.units if unit.version <= snapshot.watermark]
@@ -78,7 +78,7 @@ def _raise_resync_needed(left: RemainingUnits, known: UnitFormat, sync_id: str, 
 
 
 def read_snapshot_format(snapshot: QueueSnapshot) -> UnitFormat | None:
-    """In which its units are."""
+    """Return the format of the snapshot's units; None if the snapshot doesn't say."""
     text = snapshot.queue_metadata.get(UNIT_FORMAT)
     return UnitFormat.load(text) if text else None
 
@@ -86,7 +86,7 @@ def read_snapshot_format(snapshot: QueueSnapshot) -> UnitFormat | None:
 def find_last_run_with_other_keys(
     known: UnitFormat | None, before: str, form: UnitFormat, runs: Collection[str]
 ) -> str:
-    """The run after which the records name keys as this form does; `before` holds for the known one."""
+    """Return the run after which records name keys in this format; `before` is that run for the known format."""
     if known is None or known.has_same_names(form):
         return before
     return max(runs, default="")
