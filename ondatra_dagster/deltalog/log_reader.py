@@ -127,7 +127,7 @@ def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> 
 def read_last_transaction(table: str | Path, numbering: str) -> int | None:
     """Return the number of the newest transaction of that numbering in the table; None if it has none.
 
-    A writer stores the number of its last row in its commit. It reads the number here to know where to continue.
+    A writer stores the number of what it wrote in its commit, and reads it here to know where to continue.
     """
     log = open_log(table)
     names = log.list_files()

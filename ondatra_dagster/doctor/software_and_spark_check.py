@@ -42,7 +42,7 @@ def check_packages(_: CheckContext) -> Iterator[CheckResult]:
 
 
 def _read_requirements() -> list[Requirement]:
-    """Return the packages that ondatra requires on this machine. Its extras are the user's choice, so not those."""
+    """Return the packages that ondatra requires on this machine, without its extras: those are the user's choice."""
     required = map(Requirement, importlib.metadata.requires("ondatra") or ())
     return [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
 
