@@ -136,7 +136,7 @@ def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; version -1 if there is none."""
+    """Return the version and the files of the newest complete checkpoint up to `upto`; version -1 if there is none."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
         if (found := CHECKPOINT_FILE.fullmatch(name)) and int(found.group(1)) <= upto:

@@ -12,7 +12,7 @@ import orjson
 from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import WarehouseError
 
-FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # raised when an older ondatra would misunderstand the content
+FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # it increases when an older ondatra would misunderstand the content
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

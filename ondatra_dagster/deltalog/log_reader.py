@@ -196,7 +196,7 @@ def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Acti
 
 
 def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
-    """Yield the files that a change feed of (after, upto] reads. An OPTIMIZE changes no row, so its files aren't."""
+    """Yield the files that a change feed of (after, upto] reads, without those of an OPTIMIZE, which changes no row."""
     log = open_log(table)
     for version in range(after + 1, upto + 1):
         for kind, action in read_file_actions(log, version):

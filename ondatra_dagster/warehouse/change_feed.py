@@ -36,7 +36,7 @@ UPDATE_PREIMAGE, UPDATE_POSTIMAGE = ChangeType.UPDATE_PREIMAGE.value, ChangeType
 REMOVING_TYPES = (DELETE, UPDATE_PREIMAGE)
 # deleted rows before inserted ones, an update's preimage before its postimage
 TYPE_ORDER = ([DELETE], [UPDATE_PREIMAGE], [UPDATE_POSTIMAGE], [INSERT])
-SENDING_ORDER = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])  # an update's images are equal
+SENDING_ORDER = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])  # an update's images share a place
 
 
 class _PageOrder(NamedTuple):

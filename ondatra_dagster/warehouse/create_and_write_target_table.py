@@ -149,8 +149,8 @@ class TargetTable:
     ) -> None:
         """Insert the rows without a rowid. Delete those with the delete flag, and set `updates` in the others.
 
-        Without `updates`, all columns are set. If there is nothing to insert, say so by `inserts`: Delta then
-        sends these rows to the table's rows, which otherwise have to move too.
+        Without `updates`, all columns are set. If there is nothing to insert, pass `inserts=False`: Delta then sends
+        these rows to the table's rows. Otherwise the table's rows have to move too.
         """
         names = [name for name in rows.columns if name not in (ROWID_COLUMN, DELETE_FLAG)]
         values = ", ".join(f"s.{quote_name(name)}" for name in names)

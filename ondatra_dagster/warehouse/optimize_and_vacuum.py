@@ -30,7 +30,7 @@ MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # otherwise files
 MAX_FILE_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 TARGET_BYTES = 128_000_000
 MARGIN_SECONDS = 3600  # the time that may pass between our reading of the clock and Delta's
-MAX_VACUUM_DELAY_SECONDS = 600  # the part of the margin after which VACUUM isn't started any more
+MAX_VACUUM_DELAY_SECONDS = 600  # after this part of the margin, VACUUM isn't started any more
 
 
 class SparkTableMaintenance:

@@ -75,7 +75,7 @@ class InvalidRowSample:
 class ModelWriteResult:
     """The counts of one write, the table's state after it, and the results of the model's checks."""
 
-    has_changes: bool  # False: there was no commit
+    has_changes: bool  # False: no row of the table changed
     table_id: str
     version: int  # the last commit that changed rows
     rows: int  # in the table now

@@ -1,7 +1,7 @@
 """The kind events: the collector's events are appended, each once; no row is ever changed or deleted.
 
-The number of the newest event is in the commit that holds it, as a transaction of Delta. If the commit of a
-killed run happened, the next run continues after it.
+The number of the newest event is in the commit that holds it, as a transaction of Delta. If a killed run has
+committed, the next run continues after that commit; otherwise it reads the same events again.
 """
 
 import dataclasses

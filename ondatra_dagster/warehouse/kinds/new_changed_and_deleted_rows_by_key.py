@@ -108,7 +108,7 @@ class KeyComparison:
 
     @property
     def rows_to_write(self) -> DataFrame:
-        """Return new rows without a rowid, changed rows with the old row's, and the rowids of rows to delete."""
+        """Return new rows without a rowid, changed rows with the old row's rowid, and the rowids of rows to delete."""
         return self._rows.where(F.col(REASON_COLUMN).isNull()).drop(REASON_COLUMN)
 
     @property

@@ -13,7 +13,7 @@ from ondatra_dagster.warehouse.create_and_write_target_table import TargetTable
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The number of rows that were written. Without any, and without invalid events, there was no commit."""
+    """The number of rows that were written. Without any row or invalid event, there was no commit."""
 
     inserted: int = 0
     updated: int = 0
@@ -40,7 +40,7 @@ class ResultChanges(NamedTuple):
     """The query's result on the changes of its inputs alone."""
 
     added_rows: DataFrame
-    removed_rows: DataFrame | None  # None: certainly none
+    removed_rows: DataFrame | None  # None: there are certainly none
 
 
 class PreviousResults(Protocol):

@@ -43,7 +43,7 @@ COMPARED_LENGTH = 1000  # characters of a row, to find its line
 SHOWN_LENGTH = 100
 SHOWN_COLUMNS = 8
 OTHER_COLUMN = "__ondatra_other"
-LINE_OPTIONS = ("lineSep", "encoding", "charset")  # options with which a line isn't one of UTF-8
+LINE_OPTIONS = ("lineSep", "encoding", "charset")  # options that change what a line is
 
 
 class MalformedFile(NamedTuple):

@@ -60,7 +60,7 @@ def pin_previous_inputs(
 def pin_input_changes(
     warehouse: Warehouse, model: Model, source: ModelInput, then: str, now: str, *, came: bool
 ) -> str:
-    """Return a view of the rows added to a model's only input, or removed from it, after `then` and up to `now`."""
+    """Return the name of a view of the rows that a model's only input gained, or lost, after `then` and up to `now`."""
     (_, after), (_, upto) = parse_table_version(then), parse_table_version(now)
     path = table_path(warehouse.settings, source.model)
     feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")

@@ -51,7 +51,7 @@ class PinnedJar:
         return "/".join((self.group.replace(".", "/"), self.artifact, self.version, self.name))
 
     def is_in(self, folder: Path) -> bool:
-        """Return whether the folder has the file with the pinned size: to read it would delay the start of Spark."""
+        """Return whether the folder has a file of the pinned size. To read it would delay the start of Spark."""
         with contextlib.suppress(OSError):
             return (folder / self.name).stat().st_size == self.size
         return False

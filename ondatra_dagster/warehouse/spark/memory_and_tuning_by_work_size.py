@@ -1,6 +1,6 @@
 """The tuning of Spark: the memory of its JVM, and options by the size of the work.
 
-Options that make large work fast make small work slow: compiling a query, or running more tasks, pays only
+Options that make large work fast make small work slow. Compiling a query, or running more tasks, pays only
 when more than a megabyte or two is read.
 """
 

@@ -1,7 +1,7 @@
 """The locks of writers: one writer per table, and none while the JVM of a killed run may still commit.
 
 A session has two lock files. This process holds one; its JVM inherits and holds the other. The operating system
-releases each when its holder ends, so a JVM whose process has ended is recognized by its lock, not by a number.
+releases each when its holder ends, so a JVM whose process has ended is recognized by its lock, not by its process ID.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class SessionLocks:
 
 
 def wait_for_orphans(folder: Path) -> None:
-    """Wait until there is no JVM whose process has ended: it may commit once more."""
+    """Wait for the end of any JVM whose process has ended: it may commit again. Raises BusyError after a minute."""
     give_up_at = time.monotonic() + ORPHAN_WAIT_SECONDS
     for jvm_lock in folder.glob("*.jvm"):
         if is_locked(jvm_lock.with_suffix(".python")):
