@@ -1,6 +1,7 @@
-"""The Parquet files that a Delta table consists of now, as its log tells them. Opens none of them.
+"""The Parquet files that a Delta table consists of now, read from its log. The files themselves aren't opened.
 
-Only what a table of ours can have is known here. Of anything else the reader has to be one who knows it all.
+Only the features that ondatra's own tables can have are supported. A table with any other feature raises
+UnsupportedTableError, and Spark has to read it.
 """
 
 import dataclasses
@@ -19,18 +20,18 @@ from ondatra_dagster.project.settings.storage_access import local_path, scheme_o
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 SUPPORTED_FEATURES = frozenset(
     {"columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
-    | {"deletionVectors"}  # known by the files that have one
+    | {"deletionVectors"}  # refused only when a file has one
 )
 SUPPORTED_MAPPING_MODES = ("none", "name")
 CHECKPOINT_COLUMNS = ("protocol", "metaData", "add")
 
 
 class UnsupportedTableError(Exception):
-    """The table has something that is for Spark to read; the text says what."""
+    """The error for a table that only Spark can read; its text gives the reason."""
 
 
 class ActiveFile(NamedTuple):
-    path: str  # absolute, or an address
+    path: str  # an absolute path, or an address
     partition: Mapping[str, str | None]  # by physical name
     rows: int | None
     size: int = 0  # bytes
@@ -38,22 +39,22 @@ class ActiveFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableSnapshot:
-    """A table as it is now."""
+    """The schema and the files of a table at its newest commit."""
 
-    fields: tuple[Mapping[str, Any], ...]  # of its schema, as the log has them
-    is_mapped: bool  # whether its files know columns by physical names
+    fields: tuple[Mapping[str, Any], ...]  # of its schema, in the form of the log
+    is_mapped: bool  # whether its files use physical column names
     partition_columns: frozenset[str]
     files: tuple[ActiveFile, ...]
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are; None where a writer hasn't counted."""
+        """Return the number of rows; None if a writer hasn't counted them."""
         counts = [file.rows for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def read_table_snapshot(table: str) -> TableSnapshot | None:
-    """The table, or None when there is no log; raises UnsupportedTableError."""
+    """Return the table's snapshot, or None if there is no log. Raises UnsupportedTableError."""
     log = open_log(table)
     names = log.list_files()
     if not list_commit_versions(names) and not any(map(CHECKPOINT_FILE.fullmatch, names)):
@@ -71,7 +72,7 @@ def read_table_snapshot(table: str) -> TableSnapshot | None:
 
 
 def _file_identity(action: Mapping[str, Any]) -> tuple[str, str]:
-    """What tells files apart: one commit takes a file away and adds it anew with a deletion vector."""
+    """Return the identity of a file. One commit can remove a file and add it again with a deletion vector."""
     vector = action.get("deletionVector") or {}
     return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
 
@@ -110,7 +111,7 @@ def _parse_file(table: str, action: Mapping[str, Any]) -> ActiveFile:
 
 
 def _resolve_path(table: str, path: str) -> str:
-    """Where a file is: a clone's files are those of another table, by their whole address."""
+    """Return a file's path or address. A clone's log names another table's files by their whole address."""
     if scheme_of(path) is None:
         here = re.sub(r"^file:/+", "/", path)
         return here if here.startswith("/") else f"{table.rstrip('/')}/{here}"
@@ -118,7 +119,10 @@ def _resolve_path(table: str, path: str) -> str:
 
 
 def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Every action that counts, oldest first: of the newest whole checkpoint and of the commits after it."""
+    """Yield the actions of the newest complete checkpoint and of the commits after it, oldest first.
+
+    Raises UnsupportedTableError if a commit is missing.
+    """
     version, parts = find_newest_checkpoint(names)
     for name in parts:
         yield from read_checkpoint_actions(log.read_file(name))
@@ -132,7 +136,7 @@ def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> tuple[int, list[str]]:
-    """The newest checkpoint of which every part is there; version -1 when there is none."""
+    """Return the version and the files of the newest complete checkpoint up to `upto`; version -1 if there is none."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
         if (found := CHECKPOINT_FILE.fullmatch(name)) and int(found.group(1)) <= upto:
@@ -142,7 +146,7 @@ def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> t
 
 
 def read_checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
-    """What a checkpoint's file says of the table and its files."""
+    """Yield the actions of a checkpoint's file that describe the table and its files."""
     import pyarrow
     import pyarrow.parquet
 

@@ -12,7 +12,7 @@ import orjson
 from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import WarehouseError
 
-FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # a higher number: what an older ondatra would misunderstand
+FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # it increases when an older ondatra would misunderstand the content
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class CommitMetadata:
     inputs: Mapping[str, str]  # Input.name → its version, as planning/input_versions.py writes it
     run_id: str
     rows: int | None = None  # in the table after this commit
-    fingerprint: str | None = None  # of the whole content, where the kind compares whole tables
-    checks: str = ""  # a digest of the checks that were judged before the commit
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
+    fingerprint: str | None = None  # of the whole content, for a kind that compares whole tables
+    checks: str = ""  # a digest of the checks that were evaluated before the commit
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → the number of rows that failed it
 
     def dump(self) -> str:
         return orjson.dumps(
@@ -32,9 +32,9 @@ class CommitMetadata:
 
     @classmethod
     def load(cls, text: str | None) -> Self | None:
-        """The note in a commit's user metadata; None when somebody else's hand made the commit.
+        """Return the note in a commit's user metadata; None if it has none in this format.
 
-        What a newer ondatra says beside it is passed over.
+        Another program's commit has none. Fields that only a newer ondatra knows are ignored.
         """
         fields = _parse_fields(text)
         if fields.get(FORMAT_KEY) != FORMAT_VERSION:
@@ -44,13 +44,13 @@ class CommitMetadata:
 
 
 def is_from_newer_version(text: str | None) -> bool:
-    """Whether the note is one that only a newer ondatra understands."""
+    """Return whether only a newer ondatra understands the note."""
     number = _parse_fields(text).get(FORMAT_KEY)
     return isinstance(number, int) and number > FORMAT_VERSION
 
 
 def newer_version_error(what: str) -> WarehouseError:
-    """What to do about it."""
+    """Return the error for something that a newer ondatra made, with its remedy."""
     return WarehouseError(
         f"{what} was made by a newer ondatra than this, which is {ondatra_version()}: use that one here"
     )

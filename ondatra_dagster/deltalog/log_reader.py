@@ -28,13 +28,13 @@ FEED_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove|cdc)"')
 COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
 DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
-CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
-INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it brought
-Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
+CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the id and version of its original
+INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it added
+Action: TypeAlias = dict[str, Any]  # a parsed line of a commit, or the value in it
 
 
 class CloneOrigin(NamedTuple):
-    """What a clone is a clone of."""
+    """The table and the version that a clone was made from."""
 
     table_id: str
     log_version: int
@@ -42,33 +42,33 @@ class CloneOrigin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """A table as its log describes it now."""
+    """The current state of a table, according to its log."""
 
     table_id: str
-    version: int  # the newest commit that changed rows; that of the table's making when none has
+    version: int  # the newest commit that changed rows; if none did, the one that created the table
     log_version: int  # the newest commit of any kind
     commit_metadata: CommitMetadata | None  # of `version`
     columns: tuple[Column, ...]  # without the hidden ones
     properties: Mapping[str, str]
     metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
     partition_columns: tuple[str, ...] = ()
-    changed_at: datetime | None = None  # when `version` was written, as its writer says
-    is_from_newer_version: bool = False  # it was written by an ondatra that is newer than this
+    changed_at: datetime | None = None  # when `version` was written, according to its writer
+    is_from_newer_version: bool = False  # whether a newer ondatra than this wrote `version`
 
     @property
     def clone_origin(self) -> CloneOrigin | None:
-        """What a dry run made this table of; None for one that is nobody's clone."""
+        """Return the table that a dry run cloned to make this one; None if it isn't a clone."""
         table_id, _, version = self.properties.get(CLONE_ORIGIN_PROPERTY, "").rpartition("@")
         return CloneOrigin(table_id, int(version)) if table_id else None
 
     @property
     def version_offset(self) -> int:
-        """How many commits later its versions would be, had they been made to the original of a clone."""
+        """Return the number to add to a clone's versions to get those of its original; 0 if it isn't a clone."""
         return self.clone_origin.log_version if self.clone_origin else 0
 
 
 def read_table_state(table: str | Path) -> TableState | None:
-    """The table's state, or None when there is no Delta table."""
+    """Return the table's state, or None if there is no Delta table."""
     log = open_log(table)
     metadata: Action | None = None
     commit: Action = {}
@@ -85,13 +85,13 @@ def read_table_state(table: str | Path) -> TableState | None:
     newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
     if newest is None:
         return None
-    metadata = metadata or _read_newest_metadata(log, _find_checkpoints(names))  # someone has cleaned away commits
+    metadata = metadata or _read_newest_metadata(log, _find_checkpoints(names))  # old commits were removed
     if metadata is None:
         raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
     written_at = commit.get("timestamp")
     return TableState(
         table_id=metadata["id"],
-        # cleaned away: which commit it was is known no more, so the oldest that is there stands for it
+        # the commit that changed rows was removed, so take the oldest one that is left
         version=(commits[-1] if commits else newest) if changed is None else changed,
         log_version=newest,
         commit_metadata=CommitMetadata.load(commit.get("userMetadata")),
@@ -105,7 +105,7 @@ def read_table_state(table: str | Path) -> TableState | None:
 
 
 def read_commit_user_metadata(table: str | Path) -> Iterator[str]:
-    """The user metadata of the table's commits that have some, the newest first; none without a table."""
+    """Yield the user metadata of each commit that has some, newest first; nothing if there is no table."""
     log = open_log(table)
     for version in list_commit_versions(log.list_files()):
         note = read_commit(log, version).get("commitInfo", {}).get("userMetadata")
@@ -114,7 +114,7 @@ def read_commit_user_metadata(table: str | Path) -> Iterator[str]:
 
 
 def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> bool:
-    """Whether a commit after that version changed rows, and notes another definition than this one."""
+    """Return whether a commit after that version changed rows, and notes another definition than this one."""
     log = open_log(table)
     for version in itertools.takewhile(lambda version: version > after, list_commit_versions(log.list_files())):
         commit = read_commit(log, version)
@@ -125,9 +125,9 @@ def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> 
 
 
 def read_last_transaction(table: str | Path, numbering: str) -> int | None:
-    """The number of the newest transaction of that numbering in the table; None when it has none.
+    """Return the number of the newest transaction of that numbering in the table; None if it has none.
 
-    A writer that puts the number of what it wrote into its commit knows by this where to go on.
+    A writer stores the number of what it wrote in its commit, and reads it here to know where to continue.
     """
     log = open_log(table)
     names = log.list_files()
@@ -150,7 +150,7 @@ def read_last_transaction(table: str | Path, numbering: str) -> int | None:
 
 
 def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:
-    """The ranges (after, upto] that a change feed can be read in: not across a lost or changed column."""
+    """Split (after, upto] into ranges that a change feed can be read in: a lost or changed column ends a range."""
     log = open_log(table)
     cuts: list[int] = []
     fields: Mapping[str, tuple[object, ...]] | None = None
@@ -164,17 +164,17 @@ def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[
 
 
 def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
-    """Whether the commits in (after, upto] surely take no row away and change none."""
+    """Return whether the commits in (after, upto] certainly delete and change no row."""
     return all(kind == "add" for kind, _ in _read_feed_actions(table, after, upto))
 
 
 def count_changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
-    """How many bytes of files the commits in (after, upto] name: a measure of their change feed."""
+    """Return the total size of the files that the commits in (after, upto] name: a measure of their change feed."""
     return sum(action.get("size") or 0 for _, action in _read_feed_actions(table, after, upto))
 
 
 def read_table_size(table: str | Path) -> int | None:
-    """How large the table's files are together, as its newest checksum says; None when there is none."""
+    """Return the total size of the table's files, from the checksum of its newest commit; None if it has none."""
     log = open_log(table)
     for version in list_commit_versions(log.list_files())[:1]:
         with contextlib.suppress(FileNotFoundError, KeyError, orjson.JSONDecodeError):
@@ -183,20 +183,20 @@ def read_table_size(table: str | Path) -> int | None:
 
 
 def list_commit_versions(names: Iterable[str]) -> list[int]:
-    """The versions whose commits are still there, newest first."""
+    """Return the versions whose commits are still in the log, newest first."""
     found = (COMMIT_FILE.fullmatch(name) for name in names)
     return sorted((int(name.group(1)) for name in found if name), reverse=True)
 
 
 def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Action]]:
-    """The files that a commit added, took out, or wrote for the feed."""
+    """Yield the files that a commit added, removed, or wrote for the feed."""
     for line in _read_commit_lines(log, version):
         if FEED_ACTION.match(line):
             yield from _parse_action(log, version, line).items()
 
 
 def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
-    """Yield the files that a change feed of (after, upto] tells of. An OPTIMIZE changes no row, so its files aren't."""
+    """Yield the files that a change feed of (after, upto] reads, without those of an OPTIMIZE, which changes no row."""
     log = open_log(table)
     for version in range(after + 1, upto + 1):
         for kind, action in read_file_actions(log, version):
@@ -208,11 +208,11 @@ def _read_commit_lines(log: LogStorage, version: int) -> list[bytes]:
     try:
         return log.read_file(f"{version:020}.json").split(b"\n")
     except FileNotFoundError:
-        return []  # cleaned away: what it said is in a checkpoint
+        return []  # the commit was removed: its actions are in a checkpoint
 
 
 def _parse_action(log: LogStorage, version: int, line: bytes) -> Action:
-    """What a line of a commit says; raises WarehouseError for one that was cut off."""
+    """Return the action in a line of a commit. Raises WarehouseError if the line is incomplete."""
     try:
         return cast("Action", orjson.loads(line))
     except orjson.JSONDecodeError as error:
@@ -222,11 +222,11 @@ def _parse_action(log: LogStorage, version: int, line: bytes) -> Action:
 
 
 def read_commit(log: LogStorage, version: int) -> Action:
-    """A commit's own actions, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
+    """Return a commit's info and metadata, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
     found: Action = {"changes_rows": False}
     for line in _read_commit_lines(log, version):
         if FILE_ACTION.match(line):
-            if not found["changes_rows"]:  # a large commit is read no further than need be
+            if not found["changes_rows"]:  # in a large commit, the first such file is enough
                 found["changes_rows"] = DATA_CHANGE.search(line) is not None
         elif COMMIT_INFO_ACTION.match(line):
             found |= _parse_action(log, version, line)
@@ -234,7 +234,7 @@ def read_commit(log: LogStorage, version: int) -> Action:
 
 
 def _read_metadata_between(log: LogStorage, after: int, upto: int) -> Iterator[tuple[int, Action]]:
-    """What the table was like at `after`, then each commit in (after, upto] that says it anew."""
+    """Yield the table's metadata at `after`, then that of each commit in (after, upto] that changes it."""
     if before := read_metadata_at(log, after):
         yield after, before
     for version in range(after + 1, upto + 1):
@@ -244,7 +244,7 @@ def _read_metadata_between(log: LogStorage, after: int, upto: int) -> Iterator[t
 
 
 def read_metadata_at(log: LogStorage, version: int) -> Action | None:
-    """What the table was like at that version; None when the log doesn't reach back so far."""
+    """Return the table's metadata at that version; None if the log doesn't reach back so far."""
     names = log.list_files()
     for commit in (commit for commit in list_commit_versions(names) if commit <= version):
         metadata: Action | None = read_commit(log, commit).get("metaData")
@@ -261,7 +261,7 @@ def _parse_columns(metadata: Action) -> tuple[Column, ...]:
 
 
 def column_identities(metadata: Action) -> dict[str, tuple[object, ...]]:
-    """Each column's name and type by what stays the same when it is renamed."""
+    """Return each column's name and type by its physical name, which stays the same when it is renamed."""
     fields = orjson.loads(metadata["schemaString"])["fields"]
     return {
         field["metadata"].get("delta.columnMapping.physicalName", field["name"]): (
@@ -293,7 +293,7 @@ def _read_newest_metadata(log: LogStorage, checkpoints: Iterable[_Checkpoint]) -
 def _read_checkpoint_rows(content: bytes, name: str, action: str) -> list[Action | None]:
     if name.endswith(".json"):
         return [orjson.loads(line).get(action) for line in content.splitlines() if line.strip()]
-    import pyarrow.parquet  # here: it is hardly ever needed, and planning must be quick
+    import pyarrow.parquet  # imported here: it is rarely needed, and planning must be quick
 
     read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=[action])
     rows: list[Action | None] = read[action].to_pylist() if action in read.column_names else []
@@ -301,7 +301,7 @@ def _read_checkpoint_rows(content: bytes, name: str, action: str) -> list[Action
 
 
 def spark_type_name(written: Any) -> str:
-    """A type as Spark spells it: array<string>, struct<a:int>."""
+    """Return a type as Spark spells it: array<string>, struct<a:int>."""
     if isinstance(written, str):
         return SPARK_TYPE_NAMES.get(written, written)
     if written["type"] == "array":

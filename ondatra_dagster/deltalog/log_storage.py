@@ -1,4 +1,4 @@
-"""The files of a table's Delta log, wherever the table is: in a folder of this machine, or on S3.
+"""The files of a table's Delta log, in a folder of this machine or on S3.
 
 log_reader parses their content.
 """
@@ -18,20 +18,20 @@ LOG_FOLDER = "_delta_log"
 
 
 class LogStorage(Protocol):
-    """A log's files by their names."""
+    """The access to a log's files by their names."""
 
     def list_files(self) -> list[str]:
-        """All that are there now; none when there is no log."""
+        """Return the names of all files; none if there is no log."""
 
     def read_file(self, name: str) -> bytes:
-        """A whole file; raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError."""
 
     def remove_file(self, name: str) -> int:
-        """Remove a file, if it is there; how many bytes that frees."""
+        """Remove a file if it exists. Return the number of bytes that this frees."""
 
 
 def open_log(table: str | Path) -> LogStorage:
-    """The log of the table at a path or an address; raises WarehouseError where nobody can look."""
+    """Return the log of the table at a path or an address. Raises WarehouseError if only Spark can read it."""
     path = local_path(table)
     if path is not None:
         return LocalLogStorage(path / LOG_FOLDER)

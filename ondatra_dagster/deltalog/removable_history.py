@@ -1,4 +1,4 @@
-"""The files and commits of a table's past that may be removed, by its log alone.
+"""The files and commits of a table's past that may be removed, according to its log.
 
 The caller says which version is still needed, and the warehouse removes files. A version that changed rows is
 read at the last commit with the same rows: files that an OPTIMIZE replaced aren't needed.
@@ -25,33 +25,33 @@ from ondatra_dagster.deltalog.log_storage import LogStorage, open_log
 from ondatra_dagster.errors import WarehouseError
 
 FILE_RETENTION_PROPERTY, LOG_RETENTION_PROPERTY = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
-NORMAL_RETENTION = "interval 3650 days"  # what both of Delta's retentions say but for the moment of a VACUUM
+NORMAL_RETENTION = "interval 3650 days"  # the value of both of Delta's retentions, except during a VACUUM
 RETENTION_PROPERTIES = {
     FILE_RETENTION_PROPERTY: NORMAL_RETENTION,
     LOG_RETENTION_PROPERTY: NORMAL_RETENTION,
-}  # always said together: Delta compares what is said
-FREED_UPTO_PROPERTY = "ondatra.freed_upto"  # a property: files that commits up to that one took out have gone
+}  # always set together, because Delta compares them
+FREED_UPTO_PROPERTY = "ondatra.freed_upto"  # a property: a version; files that commits up to it removed may be gone
 OLD_LOG_FILE = re.compile(r"\.?(\d{20})\.(json|crc|checkpoint)\b.*")
-REMOVAL_ACTIONS = ("remove", "cdc")  # a file of the feed is nobody's but the feed's from the beginning
+REMOVAL_ACTIONS = ("remove", "cdc")  # a cdc file belongs to the feed only, never to the table
 TABLE_ACTIONS = frozenset({"protocol", "metaData"})
 NO_VERSION = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RemovableHistory:
-    """What nobody needs any more."""
+    """The files and commits of a table that aren't needed any more."""
 
-    last_commit: int = NO_VERSION  # files that commits up to this one took out
-    files: int = 0  # so many, as far as the log tells
-    size: int = 0  # bytes of them
-    log_files: tuple[str, ...] = ()  # of commits
-    checkpoint: tuple[str, ...] = ()  # that stands for them
+    last_commit: int = NO_VERSION  # the files that commits up to this one removed
+    files: int = 0  # their number, according to the log
+    size: int = 0  # their bytes
+    log_files: tuple[str, ...] = ()  # old commits, checksums and checkpoints
+    checkpoint: tuple[str, ...] = ()  # the files of the checkpoint that replaces them
 
 
 def find_last_equal_commit(table: str | Path, version: int) -> int:
-    """The newest commit up to which the table has the rows and the columns of `version`.
+    """Return the newest commit up to which the table has the rows and the columns of `version`.
 
-    An OPTIMIZE doesn't change them. So it is there that they are read: files of before it may have gone.
+    An OPTIMIZE doesn't change them. The rows are read at this commit, because older files may be gone.
     """
     log = open_log(table)
     stays, before = version, None
@@ -68,12 +68,12 @@ def find_last_equal_commit(table: str | Path, version: int) -> int:
 
 
 def is_retention_lowered(state: TableState) -> bool:
-    """Whether a VACUUM is going on, or was cut off: what the table had before may be refused meanwhile."""
+    """Return whether a VACUUM runs or was interrupted. Until it is finished, Delta may refuse to read old versions."""
     return state.properties.get(FILE_RETENTION_PROPERTY, NORMAL_RETENTION) != NORMAL_RETENTION
 
 
 def find_oldest_readable_version(table: str | Path, state: TableState) -> int:
-    """The oldest version from which all changes can still be read: what came before may have been freed."""
+    """Return the oldest version from which all changes can still be read. Older ones may have been freed."""
     freed_upto = int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION))
     if freed_upto < 0:
         return NO_VERSION
@@ -84,7 +84,7 @@ def find_oldest_readable_version(table: str | Path, state: TableState) -> int:
 
 
 def find_removable_history(table: str | Path, state: TableState, *, needed: int, before: float) -> RemovableHistory:
-    """What was taken out before that moment and isn't needed to read `needed` and all that came after it."""
+    """Return what was removed before that moment and isn't needed to read version `needed` or a later one."""
     if needed < 0:
         return RemovableHistory()
     log = open_log(table)
@@ -113,10 +113,10 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
 
 
 def find_removal_cutoff(table: str | Path, past: RemovableHistory, *, before: float) -> float:
-    """The moment before which all that was taken out may go, in seconds since 1970.
+    """Return the moment before which all removed files may be deleted, in seconds since 1970.
 
-    What later commits took out is still needed, and what they wrote for the feed; a clock may have been set
-    back since.
+    The files that later commits removed, or wrote for the feed, are still needed. A clock may have been set
+    back since, so the earliest of all times counts.
     """
     log = open_log(table)
     moments = [before]
@@ -129,7 +129,7 @@ def find_removal_cutoff(table: str | Path, past: RemovableHistory, *, before: fl
 
 
 def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
-    """Remove old commits, if the checkpoint that stands for them can be read; how many bytes that frees."""
+    """Remove old commits if the checkpoint that replaces them can be read. Return the number of freed bytes."""
     log = open_log(table)
     said = {kind for name in past.checkpoint for kind, _ in read_checkpoint_actions(log.read_file(name))}
     if not said >= TABLE_ACTIONS:
@@ -138,13 +138,13 @@ def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
 
 
 def read_commit_time(table: str | Path, version: int) -> float | None:
-    """When a commit was made, in seconds since 1970; None where the log doesn't say, or has it no more."""
+    """Return the time of a commit in seconds since 1970; None if the log doesn't have it, or no longer."""
     moment = _read_commit_seconds(open_log(table), version)
     return None if math.isinf(moment) else moment
 
 
 def read_commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[str, str]]:
-    """What Spark counted in each commit after that one, by what it did: OPTIMIZE, VACUUM START."""
+    """Return Spark's metrics of each commit after that one, by its operation: OPTIMIZE, VACUUM START."""
     log = open_log(table)
     newer = sorted(commit for commit in list_commit_versions(log.list_files()) if commit > after)
     infos = [read_commit(log, commit).get("commitInfo", {}) for commit in newer]
@@ -152,6 +152,6 @@ def read_commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[s
 
 
 def _read_commit_seconds(log: LogStorage, commit: int) -> float:
-    """When a commit was made, as its writer says; of one that doesn't say, nobody knows: it counts as new."""
+    """Return the time of a commit, as its writer noted it; infinity if it has none, so that it counts as new."""
     milliseconds = read_commit(log, commit).get("commitInfo", {}).get("timestamp")
     return math.inf if milliseconds is None else float(milliseconds) / 1000

@@ -12,19 +12,19 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """The settings that hold here, as far as they can be used, and what is wrong with them."""
+    """The settings and the project that the checks examine, and the problems found while reading them."""
 
-    folder: Path  # the project's, or the one that the user is in
-    settings: Settings | None  # None: nothing else can be judged without them
+    folder: Path  # the project's, or the current one
+    settings: Settings | None  # None: unusable, so most checks give no result
     settings_problems: Sequence[Problem] = ()
     is_project: bool = False
-    workspace: Workspace | None = None  # None outside of a project, and where its files have problems
+    workspace: Workspace | None = None  # None outside of a project, and if its files have problems
     project_problems: Sequence[Problem] = ()
-    starts_spark: bool = True  # and may fetch what Spark needs
+    starts_spark: bool = True  # whether the checks may start Spark, and fetch its jars
 
 
 def read_check_context(root: Path | None, *, starts_spark: bool = True) -> CheckContext:
-    """Return the machine as the project at `root` finds it; None is outside of a project."""
+    """Return the context of the checks for the project at `root`; None means outside of a project."""
     folder = root or Path.cwd()
     settings, problems = _settings(folder)
     machine = CheckContext(folder=folder, settings=settings, settings_problems=problems, starts_spark=starts_spark)
@@ -48,8 +48,8 @@ def _settings(folder: Path) -> tuple[Settings | None, Sequence[Problem]]:
 
 class CheckLevel(enum.StrEnum):
     OK = "ok"
-    WARNING = "warning"  # worth a look, and no run fails for it
-    FAILED = "failed"  # a run, or a part of one, fails for it
+    WARNING = "warning"  # no run fails because of it
+    FAILED = "failed"  # a run, or a part of one, fails because of it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class CheckResult:
 
     level: CheckLevel
     what: str
-    remedy: str = ""  # empty where nothing is to be done
+    remedy: str = ""  # empty if there is nothing to do
 
     def __str__(self) -> str:
         return f"{self.what}; {self.remedy}" if self.remedy else self.what

@@ -1,4 +1,4 @@
-"""The table of the checks of `ondatra doctor`: adding one is adding a module and a row."""
+"""The checks of `ondatra doctor`, and their runner. To add a check, add a function and a row of CHECKS."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -38,7 +38,7 @@ def run_checks(
 ) -> Iterator[tuple[str, CheckResult]]:
     """Run the checks one after the other, and yield each result with the name of its check.
 
-    `on_begin` gets the name before.
+    Before each check, `on_begin` is called with its name.
     """
     failures: set[str] = set()
     for check in CHECKS:

@@ -35,14 +35,14 @@ PACKAGES_SHOWN = ("ondatra", "dagster", "pyspark", "delta-spark")
 
 
 def check_packages(_: CheckContext) -> Iterator[CheckResult]:
-    """Return a result for each package that isn't as the installed ondatra requires, or one for all."""
+    """Yield a result for each package that doesn't meet ondatra's requirements, or one for all."""
     wrong = [result for each in _read_requirements() if (result := _judge_requirement(each))]
     shown = [f"{name} {version}" for name in PACKAGES_SHOWN if (version := _installed_version(name))]
     yield from wrong or [ok_result(", ".join([*shown, f"Python {platform.python_version()}"]))]
 
 
 def _read_requirements() -> list[Requirement]:
-    """Return what ondatra requires here; its extras are the user's choice."""
+    """Return the packages that ondatra requires on this machine, without its extras: those are the user's choice."""
     required = map(Requirement, importlib.metadata.requires("ondatra") or ())
     return [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
 
@@ -65,7 +65,7 @@ def _installed_version(name: str) -> str | None:
 
 
 def check_java(machine: CheckContext) -> Iterator[CheckResult]:
-    """Return which Java Spark would use, or which to get."""
+    """Yield which Java Spark would use, or which to install."""
     if machine.settings is None:
         return
     if machine.settings.spark.remote:
@@ -80,7 +80,7 @@ def check_java(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_jars(machine: CheckContext) -> Iterator[CheckResult]:
-    """Fetch the jars that are missing, as a run would, and return whether all are intact."""
+    """Fetch the missing jars, as a run does, and yield whether all are intact."""
     if machine.settings is None:
         return
     if machine.settings.spark.remote:
@@ -110,7 +110,7 @@ def _judge_jar_set(folder: Path, wanted: JarSet) -> CheckResult:
 
 
 def check_spark(machine: CheckContext) -> Iterator[CheckResult]:
-    """Start Spark with the project's settings and return how long that took."""
+    """Start Spark with the project's settings and yield how long that took."""
     if machine.settings is None:
         return
     began = time.monotonic()
@@ -124,13 +124,13 @@ def check_spark(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def _trial_settings(machine: CheckContext, settings: Settings, folder: Path) -> Settings:
-    """Return the settings; outside of a project nothing is left behind."""
+    """Return the settings. Outside of a project, the state folder is a temporary one."""
     return settings if machine.is_project else dataclasses.replace(settings, state=folder / "state")
 
 
 def _try_spark(settings: Settings, folder: Path) -> str:
-    """Start Spark and use it; return what went well. Raises WarehouseError."""
-    # imported here: pyspark may be missing, or Java
+    """Start Spark and use it. Return a sentence on what worked. Raises WarehouseError."""
+    # imported here: pyspark or Java may be missing
     from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
     from ondatra_dagster.warehouse.spark.session import Warehouse
 
@@ -141,7 +141,7 @@ def _try_spark(settings: Settings, folder: Path) -> str:
         session = warehouse.session
         session.range(1).collect()
         if settings.spark.remote or not settings.spark.master.startswith("local"):
-            return f"Spark {session.version} started and ran a query"  # its disk is another machine's
+            return f"Spark {session.version} started and ran a query"  # its disks are those of another machine
         table = str(folder / "trial")
         session.range(1).write.format("delta").save(table)
         session.read.format("delta").load(table).collect()

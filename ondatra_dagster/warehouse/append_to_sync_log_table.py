@@ -1,4 +1,4 @@
-"""The Delta table of what was sent, as far as Spark is needed for it: rows are appended, and no more."""
+"""The appends to `ondatra.sync_log`, the Delta table of sent changes. Nothing else there needs Spark."""
 
 import contextlib
 
@@ -12,19 +12,19 @@ from ondatra_dagster.warehouse.spark.table_locks import WAIT_SECONDS, lock_table
 
 
 class SyncLogTable:
-    """`ondatra.sync_log`, made by the first append."""
+    """The table `ondatra.sync_log`, which the first append creates."""
 
     def __init__(self, warehouse: Warehouse, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self._warehouse = warehouse
         self._wait_seconds = wait_seconds
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the table; BusyError says who does."""
+        """Lock the table. Raises BusyError, which names the holder."""
         locks, wait = self._warehouse.locks_folder, self._wait_seconds
         return lock_table(locks, SYNC_LOG_TABLE, run_id="that keeps the sync log", wait_seconds=wait)
 
     def append(self, rows: pa.Table, *, note: str, number: int) -> None:
-        """Add the rows in one commit with that note; nothing when the commit of that number is there."""
+        """Add the rows in one commit with that note. Do nothing if there is a commit with that number."""
         with explain_spark_errors(SYNC_LOG_TABLE):
             write = self._warehouse.session.createDataFrame(rows).coalesce(1).write.format("delta")
             write = write.options(

@@ -1,7 +1,7 @@
-"""The conversion of an Arrow table's rows to JSON texts, column by column; row by row it is many times slower.
+"""The conversion of an Arrow table's rows to JSON texts, column by column: row by row, it is many times slower.
 
-Dates and times are ISO 8601, decimals exact texts, binary is base64, structs and maps are objects, NaN and
-infinities null (orjson writes them so).
+Dates and times become ISO 8601 texts, decimals exact texts, binary values base64, structs and maps objects.
+NaN and infinities become null, as orjson writes them.
 """
 
 import base64
@@ -21,28 +21,28 @@ from ondatra_dagster.row_changes import Json, format_key
 logger = logging.getLogger(__name__)
 
 Converter: TypeAlias = Callable[[Any], Json]
-MAX_PLAIN_SCALE = 6  # Arrow writes smaller decimals with an exponent
+MAX_PLAIN_SCALE = 6  # with more digits, Arrow writes small decimals with an exponent
 WHOLE_SECONDS, WHOLE_MILLISECONDS = r"\.000000$", r"(\.\d{3})000$"
 
 
 def json_columns(table: pa.Table) -> list[list[Json]]:
-    """The table's columns, each as a list of values that JSON has."""
+    """Return the table's columns, each as a list of JSON values."""
     return [_json_values(column, field) for column, field in zip(table.columns, table.schema, strict=True)]
 
 
 def array_texts(columns: Sequence[Sequence[Json]]) -> list[str]:
-    """Each row as the text of a JSON array."""
+    """Return each row as the text of a JSON array."""
     dumps = orjson.dumps
     return [dumps(row).decode() for row in zip(*columns, strict=True)]
 
 
 def object_texts(names: Sequence[str], columns: Sequence[Sequence[Json]]) -> list[str]:
-    """Each row as the text of a JSON object."""
+    """Return each row as the text of a JSON object."""
     return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*columns, strict=True)]
 
 
 def key_identifiers(columns: Sequence[Sequence[Json]]) -> list[str]:
-    """Each row's key as the text that names it."""
+    """Return the identifier of each row's key."""
     return [format_key(values) for values in zip(*columns, strict=True)]
 
 
@@ -68,7 +68,7 @@ def _cast_to_text(column: pa.ChunkedArray) -> list[Json]:
 
 
 def _python_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values as Python's; a text that isn't UTF-8 shows what of it is."""
+    """Return the values as Python objects. In a text that isn't UTF-8, invalid bytes are replaced."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -99,7 +99,7 @@ def _warn_of_lost_numbers(column: pa.ChunkedArray, name: str) -> None:
 
 
 def _floats(values: pa.Array) -> Iterator[pa.Array]:
-    """The floating point numbers among the values and within them."""
+    """Yield the floating point numbers among the values and nested in them."""
     if pa.types.is_floating(values.type):
         yield values
     elif pa.types.is_struct(values.type):
@@ -114,7 +114,7 @@ def _floats(values: pa.Array) -> Iterator[pa.Array]:
 
 
 def _converter(of: pa.DataType) -> Converter | None:
-    """How a value of the type becomes one that JSON has; None when it is one already."""
+    """Return the function that turns a value of the type into a JSON value; None if it is one already."""
     if pa.types.is_nested(of):
         return _nested_converter(of)
     for is_type, converter in CONVERTERS:
@@ -143,7 +143,7 @@ def _null_safe(converter: Converter | None) -> Converter:
 
 
 def _key_text(key: Json) -> str:
-    """The key of a map as that of an object."""
+    """Return a map's key as the key of a JSON object."""
     return key if isinstance(key, str) else orjson.dumps(key).decode()
 
 
@@ -161,7 +161,7 @@ def _base64_text(value: bytes) -> str:
 
 
 def _shortest_float(value: float) -> float:
-    """A 32-bit number as people write it: 0.1, not 0.10000000149011612."""
+    """Return a 32-bit number in its shortest form: 0.1, not 0.10000000149011612."""
     if not math.isfinite(value):
         return value
     packed = struct.pack("f", value)

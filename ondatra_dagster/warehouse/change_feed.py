@@ -29,27 +29,27 @@ from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 TYPE_COLUMN, VERSION_COLUMN, PAGE_COLUMN = CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "__ondatra_page"
-PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, and ten times that in memory
+PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, which need ten times as much memory
 CHANGE_TYPES = {change_type.value: change_type for change_type in ChangeType}
 DELETE, INSERT = ChangeType.DELETE.value, ChangeType.INSERT.value
 UPDATE_PREIMAGE, UPDATE_POSTIMAGE = ChangeType.UPDATE_PREIMAGE.value, ChangeType.UPDATE_POSTIMAGE.value
 REMOVING_TYPES = (DELETE, UPDATE_PREIMAGE)
-# what goes before what comes, an update's old image before its new one
+# deleted rows before inserted ones, an update's preimage before its postimage
 TYPE_ORDER = ([DELETE], [UPDATE_PREIMAGE], [UPDATE_POSTIMAGE], [INSERT])
-SENDING_ORDER = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])  # an update's images stand together
+SENDING_ORDER = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])  # an update's images share a place
 
 
 class _PageOrder(NamedTuple):
-    page_columns: list[Column]  # rows that are equal in these are never on two pages, but for one row's own
+    page_columns: list[Column]  # rows that are equal in these are on one page
     sort_columns: list[Column]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFeed:
-    """The change feed of one model's table. Spark starts when a page is asked for, not before.
+    """The change feed of one model's table. Spark starts when a page is read, not before.
 
-    By key, all changes of a key stand together, oldest first. Else they stand in the order of versions, what
-    goes before what comes, and each row tells what its changes come to: one that came and went isn't there.
+    By key, all changes of a key are next to each other, oldest first. Otherwise they are in the order of versions,
+    deletions before insertions. Then each row has only its net change: a row that was added and deleted is left out.
     """
 
     warehouse: Warehouse
@@ -59,7 +59,10 @@ class ChangeFeed:
     page_bytes: int = PAGE_BYTES
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """The versions in (after, upto], cut where a column went or changed; None: the table at `upto`."""
+        """Yield the versions in (after, upto], split where a column was lost or changed.
+
+        If `after` is None, yield the table at `upto`.
+        """
         if after is None:
             yield FeedSegment(-1, upto, self._snapshot_pages(upto))
             return
@@ -67,9 +70,9 @@ class ChangeFeed:
             yield FeedSegment(start, end, self._change_pages(start, end))
 
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """The rows that were newly set aside in (after, upto], which are versions of the table beside.
+        """Yield the rows that became invalid in (after, upto], which are versions of the table of invalid rows.
 
-        Where the first of them were freed, it begins with the rows that were there then.
+        If the first of these versions were freed, begin with all rows of the oldest version that can be read.
         """
         table = invalid_table_path(self.table)
         state = read_table_state(table)
@@ -97,7 +100,7 @@ class ChangeFeed:
 
     def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
         size = count_changed_bytes(self.table, after=after, upto=upto)
-        if not size:  # nothing but an ALTER, between whose steps the table may lack its very key
+        if not size:  # only an ALTER, between whose steps the table may lack a key column
             return
         with explain_spark_errors(self.table):
             rows = self._read_changes(self.table, after, upto)
@@ -126,7 +129,7 @@ class ChangeFeed:
                 yield FeedPage(layout, _to_changes(arrow, len(names), places, by_key=self.groups_by_key))
 
     def _page_order(self) -> _PageOrder:
-        """How changes stand: all of a key together, or as they have to be sent."""
+        """Return the order of changes: all changes of a key together, or the order in which they have to be sent."""
         within = [F.col(VERSION_COLUMN), _type_position(TYPE_ORDER), F.col(ROWID_COLUMN)]
         if not self.groups_by_key:
             by_row = [F.col(VERSION_COLUMN), _type_position(SENDING_ORDER), F.col(ROWID_COLUMN)]
@@ -135,12 +138,12 @@ class ChangeFeed:
         return _PageOrder(keys, [*keys, *within])
 
     def _key_positions(self, names: Sequence[str]) -> list[int]:
-        """Where the key's columns stand among the payload's."""
+        """Return the positions of the key's columns among the payload's."""
         folded = [name.casefold() for name in names]
         return [folded.index(name.casefold()) for name in self.key_columns]
 
     def _arrow_pages(self, rows: DataFrame, order: _PageOrder, size: int) -> Iterator[pa.Table]:
-        """The rows in order; toArrow holds a whole answer in memory, so a large one is asked for in parts."""
+        """Yield the rows in order. toArrow() holds a whole result in memory, so a large one is read in pages."""
         tune_for_size(self.warehouse.session, self.warehouse.settings, size)
         parts = -(-size // self.page_bytes)
         if parts <= 1:
@@ -156,21 +159,21 @@ class ChangeFeed:
 
 
 def _read_snapshot(warehouse: Warehouse, table: str, version: int) -> tuple[DataFrame, int]:
-    """Return the table as it was, each row as if it came in that version, and about how many bytes it had."""
+    """Return the table at a version, each row as an insert of that version, and its approximate size in bytes."""
     read = warehouse.session.read.format("delta").option("versionAsOf", find_last_equal_commit(table, version))
     insert = F.lit(ChangeType.INSERT.value)
     rows = read.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})
-    # of commits that have gone the log no longer says what they wrote
+    # the log no longer has the files of removed commits, so the table's size may be the better estimate
     return rows, max(count_changed_bytes(table, after=-1, upto=version), read_table_size(table) or 0)
 
 
 def _model_columns(rows: DataFrame) -> list[str]:
-    """The model's own columns."""
+    """Return the names of the model's own columns."""
     return [field.name for field in visible_fields(rows.schema) if field.name not in FEED_COLUMNS]
 
 
 def _net_changes(rows: DataFrame) -> DataFrame:
-    """Of each row what its changes come to: how it was before the first, and how it is after the last."""
+    """Return the net change of each row: its state before the first change, and its state after the last."""
     of_row = Window.partitionBy(ROWID_COLUMN)
     in_order = of_row.orderBy(VERSION_COLUMN, _type_position(TYPE_ORDER))
     backwards = of_row.orderBy(F.col(VERSION_COLUMN).desc(), _type_position(TYPE_ORDER).desc())
@@ -192,7 +195,7 @@ def _net_changes(rows: DataFrame) -> DataFrame:
 
 
 def _type_position(order: Sequence[Sequence[str]]) -> Column:
-    """Where a change's type stands in an order in which some are equal."""
+    """Return the position of a change's type in an order in which some types are equal."""
     places = [F.when(F.col(TYPE_COLUMN).isin(*types), place) for place, types in enumerate(order)]
     return F.coalesce(*places)
 

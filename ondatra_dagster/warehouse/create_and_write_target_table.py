@@ -1,4 +1,4 @@
-"""A model's Delta table: how it is made, altered, read and written to. What is written is up to the kinds.
+"""The Delta table of a model: its creation, its changes, and its writes. The kinds decide which rows are written.
 
 Every write is one commit, which carries its note.
 """
@@ -37,19 +37,19 @@ TABLE_PROPERTIES = {
 KIND_PROPERTY, KEY_PROPERTY, CLUSTERING_PROPERTY = "ondatra.kind", "ondatra.key", "ondatra.clustered_by"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 MERGE_VIEW = "__ondatra_merged"
-DELETE_FLAG = "__ondatra_goes"  # whether a row that is there is deleted
+DELETE_FLAG = "__ondatra_goes"  # whether the table's row is to be deleted
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
-    """What a table is, once and for all."""
+    """The kind, key, own columns and layout that a table is created with."""
 
     kind: str
     key_columns: tuple[str, ...]
-    own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the kind's, with their types
-    backfill_values: Mapping[str, str] = dataclasses.field(default_factory=dict)  # theirs, in rows of another kind
-    partition_column: str | None = None  # one of those
-    clustering_columns: tuple[str, ...] = ()  # how the rows are to lie, where the table is made now
+    own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # those of the kind, with their types
+    backfill_values: Mapping[str, str] = dataclasses.field(default_factory=dict)  # their values in rows of another kind
+    partition_column: str | None = None  # one of own_columns
+    clustering_columns: tuple[str, ...] = ()  # used only when the table is created
 
     @property
     def properties(self) -> dict[str, str]:
@@ -59,12 +59,12 @@ class TableSpec:
         }
 
     def differs_from(self, state: TableState) -> bool:
-        """Whether a table is, so far, of another kind or another key."""
+        """Return whether a table still has another kind or another key."""
         return any(state.properties.get(name, wanted) != wanted for name, wanted in self.properties.items())
 
 
 class Transaction(NamedTuple):
-    """What a commit says of where its rows came from; one of a number that is there already does nothing."""
+    """The sequence and number of a commit's rows. A second commit with the same number does nothing."""
 
     sequence_id: str
     number: int
@@ -72,20 +72,20 @@ class Transaction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTable:
-    """A table that is ready to take the rows of a query."""
+    """A table that is ready for the rows of a query."""
 
     session: SparkSession
     path: str
-    rows: DataFrame  # all that it has now, with the hidden columns
-    key_columns: tuple[str, ...]  # as the table spells them
-    own_columns: Mapping[str, str]  # the kind's
+    rows: DataFrame  # all rows that it has now, with the hidden columns
+    key_columns: tuple[str, ...]  # in the table's spelling
+    own_columns: Mapping[str, str]  # those of the kind
     state: TableState
-    # properties that it has when it is written
+    # properties to set after the write
     pending_properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fields(self) -> list[StructField]:
-        """The query's columns."""
+        """Return the query's columns."""
         return [field for field in visible_fields(self.rows.schema) if field.name not in self.own_columns]
 
     @property
@@ -93,31 +93,31 @@ class TargetTable:
         return PARTITION_COLUMN in self.state.partition_columns
 
     def select_fields(self, rows: DataFrame) -> DataFrame:
-        """Rows with just the model's columns, in the table's order."""
+        """Return the rows with only the model's columns, in the table's order."""
         return rows.select(*(column_of(field.name) for field in self.fields))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever written; one that was emptied since counts as written."""
+        """Return whether nothing was ever written. A table whose rows were all deleted counts as written."""
         is_new = self.state.version == 0 and not self.state.metrics.get("numOutputRows")
         return is_new and not (self.state.commit_metadata or int(self.state.metrics.get("sourceNumOfFiles", 0)))
 
     @property
     def next_version(self) -> int:
-        """That of its next commit; of a clone, as if it were its original's."""
+        """Return the version of its next commit. For a clone, return the version that its original would have."""
         return self.state.version_offset + self.state.log_version + 1
 
     @property
     def has_valid_hashes(self) -> bool:
-        """Whether the hashes that were kept are of the columns as they are now."""
+        """Return whether the stored hashes were computed from the current columns."""
         return STALE_HASHES not in self.state.properties
 
     def finish_conversion(self, *, is_rewritten: bool = False) -> None:
-        """Have the table be what it was made or converted for: its rows are, and all of them if rewritten."""
+        """Set the pending properties after the write. If all rows were rewritten, mark the hashes as valid."""
         table = TableAlterer(self.session, self.path)
         if self.pending_properties:
             table.set_properties(self.pending_properties)
-        if is_rewritten and not self.has_valid_hashes:  # else each run would reckon them all anew
+        if is_rewritten and not self.has_valid_hashes:  # else each run would compute them all again
             table.mark_hashes_valid()
 
     def append(self, rows: DataFrame, note: CommitMetadata, *, transaction: Transaction | None = None) -> None:
@@ -127,7 +127,7 @@ class TargetTable:
         write.save(self.path)
 
     def overwrite(self, rows: DataFrame, note: CommitMetadata) -> None:
-        # Delta forgets in an overwrite how a table is clustered
+        # in an overwrite, Delta forgets how a table is clustered
         clustered_by = orjson.loads(self.state.properties.get(CLUSTERING_PROPERTY, "[]"))
         rows = rows.orderBy(*map(column_of, clustered_by)) if clustered_by else rows
         self._frame_writer(rows, "overwrite", note).save(self.path)
@@ -138,7 +138,7 @@ class TargetTable:
         write.save(self.path)
 
     def _frame_writer(self, rows: DataFrame, mode: str, note: CommitMetadata) -> DataFrameWriter:
-        # a table that was of kind partition still lies in its folders
+        # a table that once was of kind partition is still partitioned
         missing = [name for name in self.state.partition_columns if name not in rows.columns]
         for name in missing:
             rows = rows.withColumn(name, F.lit(None).cast("string"))
@@ -147,10 +147,10 @@ class TargetTable:
     def merge(
         self, rows: DataFrame, note: CommitMetadata, *, updates: Sequence[str] = (), inserts: bool = True
     ) -> None:
-        """Insert the rows without a rowid; of the others delete those that go, set `updates` in the rest.
+        """Insert the rows without a rowid. Delete those with the delete flag, and set `updates` in the others.
 
-        Without `updates`, all columns of the rest are set. Told that there is nothing to insert, Delta sends
-        the rows to where the table's are, which else have to move.
+        Without `updates`, all columns are set. If there is nothing to insert, pass `inserts=False`: Delta then sends
+        these rows to the table's rows. Otherwise the table's rows have to move too.
         """
         names = [name for name in rows.columns if name not in (ROWID_COLUMN, DELETE_FLAG)]
         values = ", ".join(f"s.{quote_name(name)}" for name in names)
@@ -174,10 +174,10 @@ def open_target(
     before_change: Callable[[], object] = lambda: None,
     converts: bool = False,
 ) -> TargetTable:
-    """The table at `path`, made or altered so that it takes the query's rows; WarehouseError if it can't.
+    """Return the table at `path`, created or altered for the query's rows. Raises WarehouseError if it can't be.
 
-    `before_change` is called where something would be made or altered, and may raise to prevent it. With
-    `converts`, a table of another kind, another key or other types is turned into one of these.
+    `before_change` is called before the table is created or altered, and may raise to prevent it. With `converts`,
+    a table of another kind, another key or other types is converted.
     """
     state = read_table_state(path)
     if state is None:
@@ -187,9 +187,9 @@ def open_target(
     if not converts:
         _check_spec(state, identity)
     table = TableAlterer(session, path)
-    if is_retention_lowered(state):  # by a VACUUM that was cut off: who writes is the only one who has the table
+    if is_retention_lowered(state):  # by an interrupted VACUUM: the writer has the lock, so none is running
         table.set_properties(RETENTION_PROPERTIES)
-    if table.finish_interrupted_casts():  # what a killed run has begun
+    if table.finish_interrupted_casts():  # left by a killed run
         state = _require_state(path)
     there = visible_fields(session.read.format("delta").load(path).schema)
     fields = [field for field in there if field.name not in identity.own_columns]
@@ -206,7 +206,7 @@ def open_target(
 
 
 def align_columns(frame: DataFrame, target: TargetTable) -> DataFrame:
-    """The query's rows in the table's columns, order and types."""
+    """Return the query's rows in the table's columns, order and types."""
     given = {field.name.casefold(): field for field in frame.schema.fields}
     columns = []
     for field in target.fields:
@@ -260,7 +260,7 @@ def _create_table(session: SparkSession, path: str, query: Sequence[StructField]
 
 
 def _check_spec(state: TableState, identity: TableSpec) -> None:
-    """Refuse another kind or key than the one that the table was made for."""
+    """Refuse another kind or key than the table was created with. Raises WarehouseError."""
     for name, wanted in identity.properties.items():
         had = state.properties.get(name, wanted)
         if had != wanted:
@@ -273,7 +273,7 @@ def _check_spec(state: TableState, identity: TableSpec) -> None:
 
 @contextlib.contextmanager
 def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set Spark's settings for what is done inside, and unset them afterwards."""
+    """Set Spark's settings inside the context, and unset them afterwards."""
     for name, value in conf.items():
         session.conf.set(name, value)
     try:
@@ -284,10 +284,10 @@ def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]
 
 
 def clone_table(session: SparkSession, original: str, state: TableState, path: str) -> None:
-    """Make a table at `path` of what `original` has in `state`, whatever else is written to that meanwhile.
+    """Create a table at `path` with the content of `original` in `state`, even if others write to it meanwhile.
 
-    It has a log, an id and a feed of its own, and begins with the note of the original's newest commit; its
-    properties tell which version it goes on from.
+    The clone has its own log, id and feed. It begins with the note of the original's newest commit that changed
+    rows. Its properties name the original's id and version.
     """
     note = {USER_METADATA: state.commit_metadata.dump()} if state.commit_metadata else {}
     properties = property_literals({CLONE_ORIGIN_PROPERTY: f"{state.table_id}@{state.log_version}"})

@@ -41,28 +41,28 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
 
 MAX_SAMPLES = 20
-MISFIT_REASON = "MISFIT"  # why an event was put aside
+MISFIT_REASON = "MISFIT"  # the reason of an invalid event
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWrite:
-    """A model's result, to be written to its table."""
+    """The result of a model's query, and how to write it to the model's table."""
 
     model: Model
-    frame: DataFrame  # what the query gives
+    frame: DataFrame  # the query's rows
     note: CommitMetadata
-    is_full: bool = False  # also delete what the query no longer gives, where the kind would leave it
+    is_full: bool = False  # also delete rows that the query no longer gives, if the kind would keep them
     # the table's version at the plan; when another run has written since, the query is evaluated again
     planned_version: str | None = None
-    events: EventBatchSource | None = None  # of kind events: what is appended
+    events: EventBatchSource | None = None  # for kind events: the events to append
 
 
 def evaluate_query(
     warehouse: Warehouse, model: Model, versions: Mapping[str, str], *, is_full: bool = False
 ) -> DataFrame:
-    """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
+    """Return the model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
 
-    For a full refresh an incremental query begins at its beginning.
+    For a full refresh, an incremental query starts from its initial value.
     """
     check_input_files(warehouse.settings, model)
     with explain_model_errors(model, explain_malformed_rows(warehouse, model)):
@@ -75,9 +75,9 @@ def evaluate_query(
 
 
 def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
-    """Bring the model's table to what the frame holds, in one commit at most. For kind events, append them.
+    """Write the query's rows to the model's table, in one commit at most. For kind events, append the events.
 
-    Raises WarehouseError, and ChecksFailedError when rows fail the model's checks: then nothing is written.
+    Raises WarehouseError, and ChecksFailedError if rows fail the model's checks: then nothing is written.
     """
     model, run_id = write.model, write.note.run_id
     explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
@@ -107,7 +107,7 @@ def _reevaluate_query(warehouse: Warehouse, write: ModelWrite) -> ModelWrite:
 
 
 def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -> ModelWriteResult:
-    """Write the rows as the model's kind does, and return the result."""
+    """Write the rows by the model's kind, and return the result."""
     model, note = write.model, write.note
     target = _open_table(warehouse, write)
     aside = _InvalidRowsWriter(target, note)
@@ -147,7 +147,7 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
 
 
 def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTable) -> PreviousResults:
-    """Return what the query gave before, for the kind that asks for it."""
+    """Return the query's previous results, for the kinds that need them."""
     model, note = write.model, write.note
     before = target.state.commit_metadata
 
@@ -173,18 +173,18 @@ def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTab
 
 @contextlib.contextmanager
 def _removing_new_table_on_failure(path: str) -> Iterator[None]:
-    """A table that is made for rows which an audit then refuses goes again: nothing was written."""
+    """Remove a table that this write created, if an audit then refuses the rows: nothing was written."""
     was_there = read_table_state(path) is not None
     try:
         yield
     except ChecksFailedError:
-        if not was_there and "://" not in path:  # elsewhere an empty table stays, which the next run fills
+        if not was_there and "://" not in path:  # at an address, the empty table stays, and the next run fills it
             shutil.rmtree(path)
         raise
 
 
 class _InvalidRowsWriter:
-    """Takes the rows that a kind can't write, and remembers how many and some of them."""
+    """The writer of the rows that a kind can't write. It remembers their counts, and some of the rows."""
 
     def __init__(self, target: TargetTable, note: CommitMetadata) -> None:
         self._target = target
@@ -220,7 +220,7 @@ def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:
 
 
 def _check_before_change(warehouse: Warehouse, write: ModelWrite) -> None:
-    """Raise where the write would fail for its rows, before columns change: the table is left as it was."""
+    """Raise if the write would fail because of its rows. No column has changed then, so the table is unchanged."""
     write.frame.persist().count()
     model = write.model
     path = warehouse.table_path(model.id)
@@ -231,7 +231,7 @@ def _check_before_change(warehouse: Warehouse, write: ModelWrite) -> None:
 
 
 def _check_key(model: Model, schema: StructType) -> None:
-    """Refuse a key that the query doesn't give, or that can't be compared."""
+    """Refuse a key that the query doesn't have, or that can't be compared. Raises WarehouseError."""
     given = {field.name.casefold(): field for field in schema.fields}
     for name in model.key_columns:
         if name.casefold() not in given:

@@ -1,7 +1,7 @@
 """The maintenance of one table by OPTIMIZE and VACUUM. The package operations decides when, and how far.
 
-VACUUM goes by the table's own retention, which normally keeps everything. It is lowered for one VACUUM and then
-put back. When a process ended in between, the next reader of the table's past puts it back.
+VACUUM follows the table's own retention, which normally keeps everything. It is lowered for one VACUUM and then
+restored. If the process ends in between, the next reader of old versions or the next writer restores it.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
 
 MAINTENANCE_RUN = "that maintains tables"
-MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # else what is large enough is written anew too
+MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # otherwise files that are large enough are rewritten too
 MAX_FILE_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 TARGET_BYTES = 128_000_000
-MARGIN_SECONDS = 3600  # may pass between our look at the clock and Delta's
-MAX_VACUUM_DELAY_SECONDS = 600  # of which a VACUUM begins at most so many later
+MARGIN_SECONDS = 3600  # the time that may pass between our reading of the clock and Delta's
+MAX_VACUUM_DELAY_SECONDS = 600  # after this part of the margin, VACUUM isn't started any more
 
 
 class SparkTableMaintenance:
-    """One table, for who holds its lock."""
+    """The maintenance statements for one table. The caller holds its lock."""
 
     def __init__(self, warehouse: Warehouse, path: str, *, lock: str) -> None:
         self._warehouse = warehouse
@@ -42,16 +42,16 @@ class SparkTableMaintenance:
         self._lock_name = lock
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Keep others from writing it; BusyError at once says who does."""
+        """Lock the table against other writers. Raises BusyError at once, which names the holder."""
         return lock_table(self._warehouse.locks_folder, self._lock_name, run_id=MAINTENANCE_RUN, wait_seconds=0)
 
     def restore_retention(self) -> None:
-        """Put the retention back that a VACUUM lowers."""
+        """Restore the retention that a VACUUM lowers."""
         with explain_spark_errors(self._path):
             self._set_properties(RETENTION_PROPERTIES)
 
     def optimize(self, *, small_bytes: int) -> None:
-        """Put files that are smaller than that together, in a commit that changes no rows."""
+        """Compact the files that are smaller than that, in a commit that changes no rows."""
         session = self._warehouse.session
         tune_for_size(session, self._warehouse.settings, read_table_size(self._path) or 0)
         with (
@@ -61,17 +61,17 @@ class SparkTableMaintenance:
             session.sql(f"optimize {table_by_path(self._path)}").collect()
 
     def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
-        """Remove what was taken out of the table before that moment, by commits up to `upto`; whether it did.
+        """Delete the files that commits up to `upto` removed before `since`. Return whether that was done.
 
-        VACUUM counts back from its own begin. Where that comes too long after ours, as when the machine has
-        slept, it would take what was taken out since, and isn't begun.
+        VACUUM counts back from its own start. If that is too late, for example because the machine was suspended,
+        it would also delete files that were removed later, so it isn't started.
         """
         reckoned_at = clock()
         keep_seconds = math.ceil(reckoned_at - since) + MARGIN_SECONDS
         with explain_spark_errors(self._path):
             state = read_table_state(self._path)
             freed_upto = state.properties.get(FREED_UPTO_PROPERTY, str(NO_VERSION)) if state else str(NO_VERSION)
-            after = {FREED_UPTO_PROPERTY: freed_upto}  # until it begins, nothing more has gone
+            after = {FREED_UPTO_PROPERTY: freed_upto}  # until VACUUM starts, no more files are deleted
             self._set_properties(
                 {
                     **RETENTION_PROPERTIES,
@@ -93,9 +93,9 @@ class SparkTableMaintenance:
 
 
 def finish_interrupted_vacuum(warehouse: Warehouse, model_id: str) -> None:
-    """End what a killed VACUUM of a model's tables has begun, so that all of their past can be read.
+    """Restore the retention that a killed VACUUM of a model's tables lowered, so that old versions can be read.
 
-    Where another process holds the table, that is for it to do. A dry run leaves everything as it is.
+    If another process holds the table, that process has to do it. A dry run changes nothing.
     """
     table = warehouse.table_path(model_id)
     for path in (table, invalid_table_path(table)):

@@ -1,4 +1,4 @@
-"""The rows of any table that a user can name, read from its files where that is safe, else by Spark."""
+"""The rows of any table that a user can name, read from its files if that is safe, otherwise by Spark."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ from ondatra_dagster.warehouse.arrow_to_json import json_columns, object_texts
 class TableRows(NamedTuple):
     columns: list[str]
     pages: Iterator[pa.Table]
-    row_count: int | None  # how many rows the table has; None: nobody has counted
+    row_count: int | None  # the number of rows in the table; None: unknown
 
     def json_rows(self) -> Iterator[tuple[Json, ...]]:
-        """Each row as values that JSON has."""
+        """Yield each row as JSON values."""
         for page in self.pages:
             yield from zip(*json_columns(page), strict=True)
 
     def json_objects(self) -> Iterator[str]:
-        """Each row as the text of a JSON object."""
+        """Yield each row as the text of a JSON object."""
         for page in self.pages:
             yield from object_texts(self.columns, json_columns(page))
 
 
 def read_table_rows(settings: Settings, table: NamedTable, *, limit: int | None = None) -> TableRows:
-    """The table's rows without the hidden columns, `limit` at most; raises WarehouseError."""
+    """Return the table's rows without the hidden columns, `limit` at most. Raises WarehouseError."""
     try:
         return _read_from_files(table, limit)
     except UnsupportedTableError:
@@ -55,7 +55,7 @@ def _read_from_files(table: NamedTable, limit: int | None) -> TableRows:
         raise WarehouseError(f"{table.name}: {table.remedy}")
     pages = read_row_pages(live, table.address, limit=limit)
     try:
-        first = next(pages)  # what a reader doesn't know mostly shows here, and Spark can still be asked
+        first = next(pages)  # unsupported content mostly shows here, where Spark can still be used
     except FileNotFoundError as error:
         raise _changed_table_error(table, error) from error
     return TableRows(first.column_names, _chain_pages(first, pages, table), live.rows)
@@ -76,7 +76,7 @@ def _changed_table_error(table: NamedTable, error: FileNotFoundError) -> Warehou
 
 
 def _read_from_spark(settings: Settings, table: NamedTable, limit: int | None) -> pa.Table:
-    """Return the rows without the hidden columns; a Spark session is started and ended for them."""
+    """Return the rows without the hidden columns. Start and end a Spark session for them."""
     # imported here: pyspark takes a second to load
     from ondatra_dagster.warehouse.query_inputs.pinned_views import drop_hidden_columns, read_source
     from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
@@ -106,14 +106,14 @@ PLAIN_TYPES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-PARTITION_TYPES = ("string", "long", "integer", "short", "byte", "boolean", "date")  # whose texts mean one thing
+PARTITION_TYPES = ("string", "long", "integer", "short", "byte", "boolean", "date")  # their texts are unambiguous
 DECIMAL_PATTERN = re.compile(r"decimal\((\d+), *(-?\d+)\)")
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 LEGACY_CALENDAR_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = None) -> Iterator[pa.Table]:
-    """The table's rows in pages, without the hidden columns; at least one page, which may be empty."""
+    """Yield the table's rows in pages, without the hidden columns: at least one page, which may be empty."""
     is_ours = any(field["name"] == ROWID_COLUMN for field in table.fields)
     fields = [field for field in table.fields if not (is_ours and is_hidden_column(field["name"]))]
     schema = pa.schema([pa.field(field["name"], arrow_type(field["type"])) for field in fields])
@@ -128,7 +128,7 @@ def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = No
 
 
 def arrow_type(written: Any) -> pa.DataType:
-    """A type of a Delta schema as Arrow has it; raises UnsupportedTableError."""
+    """Return the Arrow type of a Delta schema's type. Raises UnsupportedTableError."""
     if isinstance(written, str):
         decimal = DECIMAL_PATTERN.fullmatch(written)
         if decimal:
@@ -167,7 +167,7 @@ def _open_parquet(file: ActiveFile, address: str) -> pq.ParquetFile:
 
 
 def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, field: Mapping[str, Any]) -> pa.Array:
-    """One of the table's columns in this batch: as it stands there, from the file's folder, or null."""
+    """Return one of the table's columns for this batch: from the batch, from the file's partition, or null."""
     wanted = arrow_type(field["type"])
     physical = _physical_name(field, is_mapped=table.is_mapped)
     if field["name"] in table.partition_columns:
@@ -184,7 +184,7 @@ def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, 
 def _partition_value(text: str | None, written: Any, times: int) -> pa.Array:
     if written not in PARTITION_TYPES:
         raise UnsupportedTableError(f"partitions by {written}")
-    given = pa.scalar(text or None, pa.string())  # Delta has no empty text there: it means null
+    given = pa.scalar(text or None, pa.string())  # Delta has no empty text in a partition: it means null
     return pa.repeat(given.cast(PLAIN_TYPES[written]), times)
 
 
@@ -194,7 +194,7 @@ def _physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
 
 
 def _rename_fields(found: pa.DataType, written: Any) -> pa.DataType:
-    """A file's own type, but for the names of fields, which become those that the table has."""
+    """Return a file's own type with the field names that the table has."""
     if isinstance(written, str):
         return found
     if written["type"] == "array":

@@ -11,23 +11,23 @@ from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.project.model import CheckType, Model, RowCheck
 from ondatra_dagster.row_changes import Column
 
-MAX_SAMPLES = 20  # rows that are kept of those that fail
-MAX_SHOWN_SAMPLES = 3  # of them, how many a sentence has room for
+MAX_SAMPLES = 20  # failing rows that are kept
+MAX_SHOWN_SAMPLES = 3  # failing rows that a message shows
 SampleRow = Mapping[str, str | None]  # its key, and the columns that the condition names
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowCheckResult:
-    """How many rows fail a check, and some of them."""
+    """The number of rows that fail a check, and some of them."""
 
     check: RowCheck
     failed_rows: int
-    rows: int | None = None  # that were looked at; None when nobody looked now
+    rows: int | None = None  # rows that were checked; None if the check didn't run now
     samples: Sequence[SampleRow] = ()
 
     @property
     def blocks_write(self) -> bool:
-        """Whether nothing may be written for it."""
+        """Return whether this result prevents the write."""
         return bool(self.failed_rows) and self.check.check_type is not CheckType.WARNING
 
     def __str__(self) -> str:
@@ -40,12 +40,12 @@ class RowCheckResult:
 
 
 def count_warnings(findings: Iterable[RowCheckResult]) -> dict[str, int]:
-    """The warnings to remember: check → how many rows fail it."""
+    """Return the warnings to remember: check → the number of rows that fail it."""
     return {finding.check.name: finding.failed_rows for finding in findings if finding.failed_rows}
 
 
 def checks_failed_error(model: Model, findings: Iterable[RowCheckResult]) -> ChecksFailedError | None:
-    """The error for which nothing is written; None when all may be."""
+    """Return the error that prevents the write; None if no check prevents it."""
     findings = tuple(findings)
     told = [_format_failure(model, finding) for finding in findings if finding.blocks_write]
     return ChecksFailedError("\n".join(told), findings) if told else None
@@ -65,7 +65,7 @@ def _format_sample(row: SampleRow) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidRowSample:
-    """One row that the write kept out of the table."""
+    """An invalid row, which the write kept out of the table."""
 
     key: tuple[str | None, ...]
     reason: str
@@ -73,13 +73,13 @@ class InvalidRowSample:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWriteResult:
-    """The counts of one write, the table's state after it, and what the model's checks found."""
+    """The counts of one write, the table's state after it, and the results of the model's checks."""
 
-    has_changes: bool  # False: there was no commit
+    has_changes: bool  # False: no row of the table changed
     table_id: str
     version: int  # the last commit that changed rows
     rows: int  # in the table now
-    inputs: Mapping[str, str]  # the versions that were read: when another run came first, newer than planned
+    inputs: Mapping[str, str]  # the versions that were read; newer than planned if another run wrote first
     inserted: int = 0
     updated: int = 0
     deleted: int = 0

@@ -23,11 +23,11 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import spark_error_message
 
 QUERY_CHECKS = (CheckType.CONSTRAINT, CheckType.WARNING)
-MAX_VALUE_LENGTH = 200  # letters of a value in a sample
+MAX_VALUE_LENGTH = 200  # characters of a value in a sample
 
 
 class RowChecks:
-    """The checks of one model in one run, and what they found so far."""
+    """The checks of one model in one run, and their results so far."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -38,13 +38,13 @@ class RowChecks:
         return tuple(self._finding_by_check.values())
 
     def check_query(self, rows: DataFrame) -> None:
-        """Judge what the query gave; raises ChecksFailedError when nothing may be written."""
+        """Check the query's rows. Raises ChecksFailedError if nothing may be written."""
         if checks := self._select_checks(QUERY_CHECKS):
-            rows.persist()  # what is checked is what is written; who gave the rows lets go of them
+            rows.persist()  # the rows that are checked are written; the caller unpersists them
             self._evaluate(rows, checks)
 
     def check_table(self, rows: Callable[[], DataFrame]) -> None:
-        """Judge the table as it would be; raises ChecksFailedError when nothing may be written."""
+        """Check the table's rows as they will be. Raises ChecksFailedError if nothing may be written."""
         if checks := self._select_checks((CheckType.AUDIT,)):
             self._evaluate(rows(), checks)
 
@@ -61,7 +61,7 @@ class RowChecks:
 
 
 def _combine_findings(before: RowCheckResult | None, now: RowCheckResult) -> RowCheckResult:
-    """What a check finds among rows that come in portions; an audit looks at all of them each time."""
+    """Return a check's result for all batches of rows so far. An audit checks all rows of the table each time."""
     if before is None or now.check.check_type is CheckType.AUDIT:
         return now
     return dataclasses.replace(
@@ -73,7 +73,7 @@ def _combine_findings(before: RowCheckResult | None, now: RowCheckResult) -> Row
 
 
 def evaluate_checks(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> tuple[RowCheckResult, ...]:
-    """What each check finds among the rows; raises ProjectError for a condition that Spark can't take."""
+    """Return the result of each check for the rows. Raises ProjectError for a condition that Spark can't evaluate."""
     problems = list(_condition_problems(rows, checks, model))
     if problems:
         raise ProjectError(problems)
@@ -95,12 +95,12 @@ def evaluate_checks(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -
 
 
 def _is_failing(check: RowCheck) -> Column:
-    """Whether a row fails: neither true nor null."""
+    """Return whether a row fails: the condition is neither true nor null."""
     return ~F.coalesce(F.expr(check.sql), F.lit(True))
 
 
 def _condition_problems(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> Iterator[Problem]:
-    """The conditions that Spark can't make sense of for these rows; nothing is computed."""
+    """Yield the conditions that Spark can't analyze for these rows, or that aren't boolean; nothing is computed."""
     for check in checks:
         try:
             (field,) = rows.select(F.expr(check.sql)).schema.fields
@@ -113,7 +113,7 @@ def _condition_problems(rows: DataFrame, checks: Sequence[RowCheck], model: Mode
 
 
 def _raise_for_condition(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> None:
-    """Raise ProjectError for the check that can't be computed; nothing when the rows themselves can't."""
+    """Raise ProjectError for the check that can't be computed. If the rows themselves can't, raise Spark's error."""
     rows.write.format("noop").mode("overwrite").save()
     for check in checks:
         try:
@@ -127,7 +127,7 @@ def _condition_problem(model: Model, check: RowCheck, what: str) -> Problem:
 
 
 def _sample_failing_rows(rows: DataFrame, check: RowCheck, model: Model) -> tuple[SampleRow, ...]:
-    """Some of the rows that fail, with their key and the columns that the condition names."""
+    """Return some of the rows that fail, with their key and the columns that the condition names."""
     spelled = {name.casefold(): name for name in rows.columns}
     wanted = dict.fromkeys(name.casefold() for name in (*model.key_columns, *check.columns))
     names = [spelled[name] for name in wanted if name in spelled]

@@ -1,8 +1,8 @@
 """The comparison of two rows, for every type that a table can have.
 
-Spark's own `<=>` and hashes can't look into maps, pass over nulls inside arrays and structs, and take 1 for
-true. So a nested value is compared by a canonical form, in which each part says whether it is there, and what
-is hashed says where each value stands. NaN equals NaN and -0.0 equals 0.0, as in Spark.
+Spark's own `<=>` and hashes can't read maps, skip nulls inside arrays and structs, and treat 1 like true. So a
+nested value is compared by a canonical form, in which each part says whether it is null. A hash also includes
+the column of each value. NaN equals NaN and -0.0 equals 0.0, as in Spark.
 """
 
 import zlib
@@ -11,25 +11,25 @@ from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from ondatra_dagster.project.sql.input_references import quote_name
 
 ROW_COUNT = "__ondatra_rows"
-SALTS = (0, 1)  # two hashes of 64 bits each: one alone would meet itself among billions of rows
+SALTS = (0, 1)  # two hashes of 64 bits each: one alone would collide among billions of rows
 HASH_COLUMNS = ("__ondatra_hash_0", "__ondatra_hash_1")
-PART_BITS = 22  # hashes are summed up in parts, whose sums stay 64-bit numbers for trillions of rows
+PART_BITS = 22  # hashes are summed in parts, whose sums fit into 64 bits for trillions of rows
 PARTS = 3
 
 
 def column_of(name: str, table: str | None = None) -> Column:
-    """A column by its name, whatever is in it."""
+    """Return a column by its name, which may have any characters."""
     return F.col(f"{table}.{quote_name(name)}" if table else quote_name(name))
 
 
 def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
-    """Whether the rows of two aliases are equal in all fields; a null equals a null."""
+    """Return whether the rows of two aliases are equal in all fields; a null equals a null."""
     same = F.lit(True)
     for field in fields:
         ours, theirs = (canonical_value(column_of(field.name, alias), field.dataType) for alias in (left, right))
@@ -38,12 +38,12 @@ def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
 
 
 def same_keys(names: Sequence[str], left: str, right: str) -> Column:
-    """Whether two aliases have the same key, in which a null may stand."""
+    """Return whether two aliases have the same key; a null equals a null."""
     return reduce(Column.__and__, [column_of(name, left).eqNullSafe(column_of(name, right)) for name in names])
 
 
 def canonical_value(value: Column, of: DataType) -> Column:
-    """The value in a form that compares and hashes as the value should; plain types stay as they are."""
+    """Return the value in a form that Spark compares and hashes correctly; plain types are unchanged."""
     if isinstance(of, StructType):
         parts = [part for field in of.fields for part in _with_presence(value.getField(field.name), field.dataType)]
         named = [part.alias(f"p{place}") for place, part in enumerate(parts)]
@@ -62,9 +62,9 @@ def canonical_value(value: Column, of: DataType) -> Column:
 
 
 def row_hashes(fields: Sequence[StructField]) -> list[Column]:
-    """Two hashes of a row. A column that is null leaves no trace, so adding one changes no hash.
+    """Return two hashes of a row. A null doesn't change them, so adding a column of nulls changes no hash.
 
-    Where each value stands is told by a number: to hash the column's name for every row takes longer.
+    A number identifies the column of each value: to hash the column's name for every row takes longer.
     """
     parts: list[Column] = []
     for field in fields:
@@ -75,7 +75,7 @@ def row_hashes(fields: Sequence[StructField]) -> list[Column]:
 
 
 def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataFrame, list[Column]]:
-    """The frame with a hash or two a row, and the aggregates that sum them up in any order."""
+    """Return the frame with two hashes per row, and the aggregates that sum them up in any order."""
     sums = [
         F.sum(part).alias(f"{name}_{place}") for name in HASH_COLUMNS for place, part in enumerate(_sum_parts(name))
     ]
@@ -83,19 +83,19 @@ def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataF
 
 
 def _sum_parts(name: str) -> list[Column]:
-    """A 64-bit number in pieces: decimals, which could be summed up whole, take five times as long."""
+    """Return a 64-bit number in parts. It could be summed whole as a decimal, but that takes five times as long."""
     pieces = [F.shiftright(name, place * PART_BITS) for place in range(PARTS)]
     return [piece.bitwiseAND((1 << PART_BITS) - 1) for piece in pieces[:-1]] + pieces[-1:]
 
 
 def content_hash() -> Column:
-    """The content of a group as one short text, out of the aggregates of content_sums."""
+    """Return the content of a group as one short text, from the aggregates of content_sums."""
     sums = [F.col(f"{name}_{place}") for name in HASH_COLUMNS for place in range(PARTS)]
     return F.md5(F.concat_ws(":", *(each.cast("string") for each in (F.col(ROW_COUNT), *sums))))
 
 
 def content_fingerprint(frame: DataFrame, fields: Sequence[StructField]) -> tuple[int, str]:
-    """How many rows the frame has, and a text that is the same for the same rows in any order."""
+    """Return the number of rows, and a text that is the same for the same rows in any order."""
     hashed, sums = content_sums(frame, fields)
     rows, *totals = hashed.agg(*sums).collect()[0]
     return rows, ":".join(str(total or 0) for total in totals)
@@ -107,7 +107,7 @@ def _canonical_array(value: Column, element: DataType) -> Column:
 
 
 def _with_presence(value: Column, of: DataType) -> tuple[Column, Column]:
-    """A part of a nested value: whether it is null, and what it is. Hashes pass over what is null."""
+    """Return whether a part of a nested value is null, and its value. Hashes skip nulls."""
     return value.isNull(), canonical_value(value, of)
 
 
@@ -120,14 +120,14 @@ SURPLUS_COLUMN, PLACE_COLUMN = "__ondatra_surplus", "__ondatra_place"
 
 
 class RowDifference(NamedTuple):
-    """What two sides don't have in common; a row that one has twice and the other once is there once."""
+    """The rows that only one side has. A row that one side has twice and the other once is there once."""
 
     only_left: DataFrame  # with the columns of that side
     only_right: DataFrame
 
 
 def row_difference(ours: DataFrame, theirs: DataFrame, fields: Sequence[StructField]) -> RowDifference:
-    """Which rows each side has too many, compared by `fields`. Both sides are read twice."""
+    """Return the rows that each side has too many, compared by `fields`. Both sides are read twice."""
     left, right = _with_hashes(ours, fields), _with_hashes(theirs, fields)
     signed = left.select(*HASH_COLUMNS, F.lit(1).alias(SURPLUS_COLUMN)).unionAll(
         right.select(*HASH_COLUMNS, F.lit(-1).alias(SURPLUS_COLUMN))
@@ -144,7 +144,7 @@ def _with_hashes(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
 
 
 def _surplus_rows(rows: DataFrame, surplus: DataFrame) -> DataFrame:
-    """As many of the equal rows as are too many."""
+    """Return as many of the equal rows as are too many."""
     equal = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
     candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(equal))
     return candidates.where(F.col(PLACE_COLUMN) <= F.abs(SURPLUS_COLUMN)).drop(

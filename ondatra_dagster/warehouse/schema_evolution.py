@@ -1,6 +1,6 @@
 """The differences between a query's columns and its table's: which are allowed, and the ALTERs that they need.
 
-A table's rows, rowids and feed stay. create_and_write_target_table.py decides when it is altered.
+A table keeps its rows, rowids and feed. create_and_write_target_table.py decides when it is altered.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ INTEGER_DIGITS = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChanges:
-    """What a table needs before it can take the rows of a query."""
+    """The changes that a table needs before it can store the rows of a query."""
 
     added_columns: tuple[StructField, ...] = ()
     dropped_columns: tuple[str, ...] = ()
@@ -61,17 +61,17 @@ class ColumnChanges:
 
     @property
     def changes_hashes(self) -> bool:
-        """Whether a row that stays the same has another hash afterwards."""
+        """Return whether an unchanged row has another hash afterwards."""
         return bool(self.dropped_columns or self.widened_columns or self.retyped_columns)
 
 
 def visible_fields(schema: StructType) -> list[StructField]:
-    """The model's own columns."""
+    """Return the model's own columns."""
     return [field for field in schema.fields if not is_hidden_column(field.name)]
 
 
 def check_columns(schema: StructType, *, own: Collection[str] = ()) -> None:
-    """Raise WarehouseError with every column that a table can't have; `own` are those of its kind."""
+    """Raise WarehouseError with every column that a table can't have; `own` are the columns of its kind."""
     problems = [problem for field in schema.fields for problem in _column_problems(field)]
     problems += [
         f"column {field.name!r} is the kind's own: rename it with AS"
@@ -92,9 +92,9 @@ def check_columns(schema: StructType, *, own: Collection[str] = ()) -> None:
 def plan_column_changes(
     table: Sequence[StructField], query: Sequence[StructField], *, converts: bool = False
 ) -> ColumnChanges:
-    """What has to be changed for the table to take the query's rows.
+    """Return the changes that the table needs for the query's rows.
 
-    Raises WarehouseError for a column that would have to be cast, unless it `converts`.
+    Raises WarehouseError for a column that would have to be cast, unless `converts` is set.
     """
     ours = {field.name.casefold(): field for field in table}
     theirs = {field.name.casefold(): field for field in query}
@@ -126,12 +126,12 @@ def _type_change_message(old: StructField, new: StructField) -> str:
 
 
 def is_assignable(new: DataType, *, into: DataType) -> bool:
-    """Whether every value of a type is one of another just as it stands."""
+    """Return whether every value of type `new` fits `into` without a change."""
     return ddl_type(new) == ddl_type(into) or _may_widen(new, into)
 
 
 def ddl_type(of: DataType) -> str:
-    """The type as a statement names it: names of fields are quoted, and nothing is cut short."""
+    """Return the type in SQL, with quoted field names and never shortened."""
     if isinstance(of, StructType):
         return f"struct<{', '.join(f'{quote_name(field.name)}: {ddl_type(field.dataType)}' for field in of.fields)}>"
     if isinstance(of, ArrayType):
@@ -144,7 +144,7 @@ def ddl_type(of: DataType) -> str:
 
 
 def _may_widen(old: DataType, new: DataType) -> bool:
-    """Whether a wider type holds all values of the narrower, by the rules of Delta's type widening."""
+    """Return whether the wider type holds all values of the narrower, by the rules of Delta's type widening."""
     if isinstance(old, INTEGERS):
         if isinstance(new, INTEGERS):
             return INTEGERS.index(type(old)) < INTEGERS.index(type(new))
@@ -161,7 +161,7 @@ def _may_widen(old: DataType, new: DataType) -> bool:
 def _column_problems(field: StructField) -> Iterator[str]:
     if is_reserved_name(field.name):
         yield f"column {field.name!r} can't be a model's: rename it with AS"
-    if "`" in field.name:  # Delta's MERGE takes its name apart there
+    if "`" in field.name:  # Delta's MERGE splits the name there
         yield f"column {field.name!r} has a backtick in its name, which a table can't have: rename it with AS"
     for part in _plain_types(field.dataType):
         written = part.simpleString()
@@ -171,7 +171,7 @@ def _column_problems(field: StructField) -> Iterator[str]:
 
 
 def _plain_types(of: DataType) -> Iterator[DataType]:
-    """The plain types in a type."""
+    """Yield the plain types in a type."""
     if isinstance(of, ArrayType):
         yield from _plain_types(of.elementType)
     elif isinstance(of, MapType):
@@ -184,12 +184,12 @@ def _plain_types(of: DataType) -> Iterator[DataType]:
         yield of
 
 
-STALE_HASHES = "ondatra.stale_hashes"  # a property: hashes that rows hold are of other columns than they have now
-CAST_PREFIX = "__ondatra_cast_"  # a column in the making: the old one's values, cast
+STALE_HASHES = "ondatra.stale_hashes"  # a property: the rows' stored hashes were computed from other columns
+CAST_PREFIX = "__ondatra_cast_"  # the prefix of an unfinished column with the cast values of the old one
 
 
 class TableAlterer:
-    """The statements; each is a commit of its own, and finish() mends what a killed run leaves."""
+    """The ALTER statements of a table. Each is one commit; finish_interrupted_casts() completes a killed run's."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self._session = session
@@ -197,7 +197,7 @@ class TableAlterer:
         self._table = f"delta.{quote_name(path)}"
 
     def finish_interrupted_casts(self) -> bool:
-        """Bring to an end what a killed run has begun; whether there was anything."""
+        """Finish or undo the casts that a killed run has begun. Return whether there were any."""
         names = {name.casefold(): name for name in self._column_names()}
         begun = [name for name in names.values() if name.startswith(CAST_PREFIX)]
         for name in begun:
@@ -209,9 +209,9 @@ class TableAlterer:
         return bool(begun)
 
     def prepare_conversion(self, own_columns: Mapping[str, str], first_values: Mapping[str, str]) -> None:
-        """Get ready to be of another kind or key; a run that is killed here leaves it what it was.
+        """Prepare the table for another kind or key. If the run is killed here, its kind and key are unchanged.
 
-        What its rows hold for the old kind is no use for the new one.
+        The hashes that its rows hold for the old kind are marked as stale: the new kind can't use them.
         """
         self.set_properties({STALE_HASHES: "true"})
         there = {name.casefold() for name in self._column_names()}
@@ -231,11 +231,11 @@ class TableAlterer:
         self._run_alter(f"set tblproperties ({property_literals(properties)})")
 
     def mark_hashes_valid(self) -> None:
-        """Go by the hashes that its rows hold again, now that all of them are of its columns."""
+        """Mark the rows' hashes as valid again, now that all of them are computed from the table's columns."""
         self._run_alter(f"unset tblproperties if exists ({text_literal(STALE_HASHES)})")
 
     def alter_columns(self, change: ColumnChanges) -> None:
-        """Bring the columns in line; rows that are there stay as they are."""
+        """Apply the changes to the columns. The table keeps its rows."""
         if change.changes_hashes:
             self.set_properties({STALE_HASHES: "true", "delta.enableTypeWidening": "true"})
         if change.added_columns:
@@ -249,7 +249,7 @@ class TableAlterer:
             self._cast_column(field)
 
     def _cast_column(self, field: StructField) -> None:
-        """Give a column another type, with its values as far as they can be cast."""
+        """Give a column another type. Values that can't be cast become null."""
         old, new, of = quote_name(field.name), quote_name(CAST_PREFIX + field.name), ddl_type(field.dataType)
         self._run_alter(f"add columns ({new} {of})")
         if self._is_castable(old, of):
@@ -271,10 +271,10 @@ class TableAlterer:
 
 
 def property_literals(properties: Mapping[str, str]) -> str:
-    """Properties as a statement names them."""
+    """Return properties in SQL."""
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 
 def text_literal(value: str) -> str:
-    """A text as a statement says it."""
+    """Return a text as an SQL literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

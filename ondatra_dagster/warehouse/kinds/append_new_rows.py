@@ -1,4 +1,4 @@
-"""The kind append: new rows of the query are added; no row is ever changed or deleted."""
+"""The kind append: the query's new rows are added; no row is ever changed or deleted."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
@@ -11,8 +11,8 @@ ORDER_COLUMN = "__ondatra_order"
 
 
 def write_append(work: WriteRequest) -> WriteResult:
-    """Insert of every row that the query gives now and didn't give before, in one commit."""
-    # evaluated only where it is asked for, and then once
+    """Insert every row that the query gives now and didn't give before, in one commit."""
+    # computed only if it is needed, and then once
     now = _with_order(work.rows, work).persist()
     new = _new_rows(now, work).persist()
     try:
@@ -28,7 +28,7 @@ def write_append(work: WriteRequest) -> WriteResult:
 
 
 def _new_rows(now: DataFrame, work: WriteRequest) -> DataFrame:
-    """What the query newly gives: beside what it gave then or, where nobody knows that, beside the table."""
+    """Return the query's new rows compared with its previous result, or with the table if that is unknown."""
     fields = work.target.fields
     if work.target.is_empty:
         return now
@@ -42,18 +42,18 @@ def _new_rows(now: DataFrame, work: WriteRequest) -> DataFrame:
 
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
-    """All rows as they would be."""
+    """Return all rows of the table as they will be after the write."""
     return target.select_fields(target.rows).unionByName(target.select_fields(new))
 
 
 def _with_order(rows: DataFrame, work: WriteRequest) -> DataFrame:
-    """The rows with their place in the query's own order, where it has one."""
-    # the ids rise with the parts of a sorted result
+    """Return the rows with their place in the query's own order, if it has one."""
+    # the ids rise with the partitions of a sorted result
     return rows.withColumn(ORDER_COLUMN, F.monotonically_increasing_id()) if work.has_order_by else rows
 
 
 def sort_by_order(rows: DataFrame) -> DataFrame:
-    """Rows that are written one after another get rowids in that order, and are pushed in it."""
+    """Return the rows in their order: they get rowids and are pushed in the order in which they are written."""
     if ORDER_COLUMN not in rows.columns:
         return rows
     return rows.repartition(1).sortWithinPartitions(ORDER_COLUMN).drop(ORDER_COLUMN)

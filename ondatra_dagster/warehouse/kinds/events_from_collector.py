@@ -1,7 +1,7 @@
 """The kind events: the collector's events are appended, each once; no row is ever changed or deleted.
 
-The number of the newest event is in the commit that holds it, as Delta's own transaction. The commit of a
-killed run either happened, and the next run continues after it, or it didn't.
+The number of the newest event is in the commit that holds it, as a transaction of Delta. If a killed run has
+committed, the next run continues after that commit; otherwise it reads the same events again.
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, T
 from ondatra_dagster.warehouse.kinds.append_new_rows import ORDER_COLUMN, sort_by_order
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 
-MAX_INVALID_SAMPLES = 20  # misfits that are shown
+MAX_INVALID_SAMPLES = 20  # invalid events that are shown
 
 
 def write_events(work: WriteRequest) -> WriteResult:
-    """Append of what waits, in the order in which it came: a commit a portion."""
+    """Append the waiting events in the order of their arrival, with one commit per batch."""
     rows = there = count_existing_rows(work.target)
     misfits, some = 0, list[InvalidEvent]()
     is_judged = False
@@ -37,14 +37,14 @@ def write_events(work: WriteRequest) -> WriteResult:
             some += portion.invalid_events[: MAX_INVALID_SAMPLES - len(some)]
             _append_batch(work, portion, Transaction(numbering, portion.last_number), rows=rows)
             is_judged = True
-    if not is_judged:  # the checks are to be told of all the same
+    if not is_judged:  # the checks run even without new events
         work.check_rows(work.rows)
         work.check_before_commit(lambda: work.target.rows)
     return WriteResult(inserted=rows - there, rows=rows, invalid_event_count=misfits, invalid_event_samples=some)
 
 
 def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transaction, *, rows: int) -> None:
-    """One commit: its rows, and up to which number the table has them now."""
+    """Append a batch in one commit, with the number of the newest event that the table has then."""
     frame = event_frame(work.target.session, work.rows.schema, portion.rows)
     try:
         work.check_rows(frame)
@@ -59,8 +59,8 @@ def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transact
 
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
-    """All rows as they would be."""
-    there = target.session.read.format("delta").load(target.path)  # with what this run has written
+    """Return all rows of the table as they will be after the write."""
+    there = target.session.read.format("delta").load(target.path)  # including the rows that this run has written
     names: Sequence[str] = [*(field.name for field in target.fields), EXTRA_COLUMN]
     return there.select(*names).unionByName(new.select(*names))
 
@@ -71,7 +71,7 @@ INVALID_EVENTS_SPEC = TableSpec(kind="misfits", key_columns=())
 def write_invalid_events(
     table: TargetTable, misfits: Sequence[InvalidEvent], note: CommitMetadata, transaction: Transaction
 ) -> None:
-    """Add those that aren't there yet, in one commit; a flush that was cut off has added them already."""
+    """Add the events that aren't there yet, in one commit. An interrupted flush may have added them already."""
     if not misfits:
         return
     path = invalid_table_path(table.path)
@@ -87,7 +87,7 @@ def write_invalid_events(
 
 
 EXTRA_COLUMN = "_extra"
-INVALID_EVENT_SCHEMA = StructType(  # of the table of events that have no place in the columns
+INVALID_EVENT_SCHEMA = StructType(  # of the table of events that don't fit into the columns
     [
         StructField("event", StringType()),
         StructField("problem", StringType()),
@@ -98,7 +98,7 @@ INVALID_EVENT_SCHEMA = StructType(  # of the table of events that have no place 
 
 
 def event_frame(session: SparkSession, columns: StructType, rows: Sequence[EventRow]) -> DataFrame:
-    """The rows of a portion with their place in it; `columns` are the model's, in the order of the values."""
+    """Return a batch's rows with their place in it. `columns` are the model's, in the order of the values."""
     schema = StructType(
         [*columns.fields, StructField(EXTRA_COLUMN, StringType()), StructField(ORDER_COLUMN, LongType())]
     )
@@ -107,7 +107,7 @@ def event_frame(session: SparkSession, columns: StructType, rows: Sequence[Event
 
 
 def _create_frame(session: SparkSession, schema: StructType, columns: Sequence[Sequence[Any]]) -> DataFrame:
-    # also where there are no rows: Spark would start a Python to make an empty frame of a list
-    arrow = to_arrow_schema(schema, timezone="UTC")  # as sessions have it
+    # from Arrow even if there are no rows: for an empty list, Spark would start a Python process
+    arrow = to_arrow_schema(schema, timezone="UTC")  # the time zone of all sessions
     arrays = [pa.array(values, of.type) for values, of in zip(columns, arrow, strict=True)]
     return session.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)

@@ -28,14 +28,14 @@ WRITERS: dict[str, Writer] = {
     "partition": write_partitions,
     "events": write_events,
 }
-# the rows of a table that stand for a key, of kinds that have one a key
+# the current row of each key, for kinds that have one per key
 CURRENT_ROWS: dict[str, Callable[[DataFrame], DataFrame]] = {"merge": lambda rows: rows, "scd2": current_version_rows}
-# the columns that a kind's table has beside the query's
+# the columns that a kind's table has in addition to the query's
 OWN_COLUMNS: dict[str, Mapping[str, str]] = {
     "tracked": {CONTENT_HASH_COLUMN: "string"},
     "scd2": {VALID_FROM: "bigint", VALID_TO: "bigint", IS_CURRENT: "boolean"},
     "partition": {CONTENT_HASH_COLUMN: "string", PARTITION_COLUMN: "string"},
-    "events": {"_extra": "string"},  # fields that no column is for, as JSON
+    "events": {"_extra": "string"},  # the fields that have no column, as JSON
 }
-# what these are in rows that were there before the table became of that kind; {version} is that of the commit
+# their values in rows from before the table was converted to the kind; {version} is the commit's version
 BACKFILL_VALUES: dict[str, Mapping[str, str]] = {"scd2": {VALID_FROM: "{version}", IS_CURRENT: "true"}}

@@ -22,7 +22,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 
 
 def write_merge(work: WriteRequest) -> WriteResult:
-    """Insert of rows whose key is new, update of those that differ, in one commit at most."""
+    """Insert the rows whose key is new, and update those that differ, in one commit at most."""
     found = _compare_keys(work, work.target.rows, finds_gone=False)
     try:
         work.check_before_commit(lambda: found.rows_after(work.target.rows, work.target))
@@ -40,7 +40,7 @@ def write_merge(work: WriteRequest) -> WriteResult:
 
 
 def _compare_keys(work: WriteRequest, old: DataFrame, *, finds_gone: bool) -> KeyComparison:
-    """Compare the query's rows with the table's current ones, of which a key may have several at a full refresh."""
+    """Compare the query's rows with the table's current ones. At a full refresh, a key may have several of these."""
     if work.is_full:
         with split_duplicate_keys(old, work.rows, work.target) as (standing, others):
             return compare_by_key(work.rows, standing, work.target, finds_gone=True, surplus=others)
@@ -51,7 +51,7 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 
 
 def write_scd2(work: WriteRequest) -> WriteResult:
-    """Close of every version that isn't given any more, insert of every new one, in one commit at most."""
+    """Close every version that the query no longer gives, and insert every new one, in one commit at most."""
     target = work.target
     found = _compare_keys(work, current_version_rows(target.rows), finds_gone=True)
     try:
@@ -72,25 +72,25 @@ def write_scd2(work: WriteRequest) -> WriteResult:
 
 
 def current_version_rows(rows: DataFrame) -> DataFrame:
-    """The rows that are the current versions: all of a table that has none yet."""
+    """Return the rows that are current versions: all rows of a table that has no versions yet."""
     return rows.where(IS_CURRENT) if IS_CURRENT in rows.columns else rows
 
 
 def _new_versions(found: DataFrame, snapshot: int) -> DataFrame:
-    """The versions that begin now."""
+    """Return the versions that begin now."""
     begins = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
     return found.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(begins)
 
 
 def _changed_versions(found: DataFrame, snapshot: int) -> DataFrame:
-    """The versions that begin now, and the rowids of those that end now."""
+    """Return the versions that begin now, and the rowids of those that end now."""
     ends = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
     ended = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN).withColumns(ends)
     return _new_versions(found, snapshot).unionByName(ended, allowMissingColumns=True)
 
 
 def _versions_after(found: DataFrame, target: TargetTable, snapshot: int) -> DataFrame:
-    """All versions as they would be."""
+    """Return all versions as they will be after the write."""
     ends = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
     ended = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN)
     others = target.rows.join(ended, ROWID_COLUMN, "left_anti")
@@ -104,7 +104,7 @@ def _version_literal(number: int | None) -> Column:
 
 
 def _check_snapshot(work: WriteRequest, snapshot: int) -> None:
-    """Raise when another commit came between: the one writer that this table has wasn't alone."""
+    """Raise WarehouseError if another commit came in between: then another program wrote to the table."""
     state = read_table_state(work.target.path)
     if state is None or state.version_offset + state.version != snapshot:
         raise WarehouseError(

@@ -20,17 +20,17 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of, same_ro
 from ondatra_dagster.warehouse.schema_evolution import ddl_type
 
 TIMES_COLUMN, NUMBER_COLUMN, IN_QUERY_COLUMN = "__ondatra_times", "__ondatra_number", "__ondatra_given"
-MAX_NAMED_KEYS = 3  # keys
+MAX_NAMED_KEYS = 3  # in a message
 
 
 @contextlib.contextmanager
 def split_duplicate_keys(
     rows: DataFrame, given: DataFrame, target: TargetTable
 ) -> Iterator[tuple[DataFrame, DataFrame | None]]:
-    """The row that stands for each key, and all others; None: there are none.
+    """Yield the row to keep for each key, and all other rows; None if there are no others.
 
-    It is the one that the query gives, so that it stays as it is, and else the oldest. Raises WarehouseError
-    where the query gives several rows of such a key too.
+    The row that the query gives is kept, so that it doesn't change; otherwise, the oldest is. Raises WarehouseError
+    if the query gives several rows of such a key too.
     """
     names = target.key_columns
     if _count_keys(rows, names).where((F.col(TIMES_COLUMN) > 1) | has_null_key(names)).isEmpty():
@@ -47,7 +47,7 @@ def split_duplicate_keys(
 
 
 def check_duplicate_keys(given: DataFrame, there: DataFrame, names: Sequence[str]) -> None:
-    """Raise where a key comes more than once on both sides: which row is to stay, nobody can tell."""
+    """Raise WarehouseError if a key has several rows on both sides: the row to keep is unknown then."""
     if not _have_same_key_types(given, there, names):
         return
     ours, theirs = (_count_keys(rows, names).where(F.col(TIMES_COLUMN) > 1) for rows in (given, there))
@@ -64,12 +64,12 @@ def check_duplicate_keys(given: DataFrame, there: DataFrame, names: Sequence[str
 
 
 def has_null_key(names: Sequence[str], table: str | None = None) -> Column:
-    """Whether there is a null in a row's key."""
+    """Return whether there is a null in a row's key."""
     return reduce(Column.__or__, [column_of(name, table).isNull() for name in names])
 
 
 def _number_rows_by_key(rows: DataFrame, given: DataFrame, target: TargetTable) -> DataFrame:
-    """The rows of each key in turn: what the query gives, then by age."""
+    """Number the rows of each key: first those that the query gives, then by age."""
     names = target.key_columns
     is_same = _is_same_key(names) & same_rows(target.fields, "s", "t")
     equal = rows.alias("t").join(given.alias("s"), is_same, "left_semi")
@@ -87,7 +87,7 @@ def _is_same_key(names: Sequence[str]) -> Column:
 
 
 def _have_same_key_types(given: DataFrame, there: DataFrame, names: Sequence[str]) -> bool:
-    """Whether both have the key's columns, with the same types."""
+    """Return whether both have the key's columns, with the same types."""
     types = [{field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (given, there)]
     ours, theirs = ([of.get(name.casefold()) for name in names] for of in types)
     return ours == theirs
@@ -98,9 +98,9 @@ NULL_KEY, DUPLICATE_KEY = "NULL", "DUPLICATE"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KeyComparison:
-    """What a query's rows come to, computed once and counted."""
+    """The differences between a query's rows and a table's, computed once and counted."""
 
-    _rows: DataFrame  # with REASON, ROWID and GOES
+    _rows: DataFrame  # with REASON_COLUMN, ROWID_COLUMN and DELETE_FLAG
     invalid_counts: Mapping[str, int]  # by reason
     new_count: int
     changed_count: int
@@ -108,7 +108,7 @@ class KeyComparison:
 
     @property
     def rows_to_write(self) -> DataFrame:
-        """New rows without a rowid, changed ones with that of the old, and the rowids of those that go."""
+        """Return new rows without a rowid, changed rows with the old row's rowid, and the rowids of rows to delete."""
         return self._rows.where(F.col(REASON_COLUMN).isNull()).drop(REASON_COLUMN)
 
     @property
@@ -116,7 +116,7 @@ class KeyComparison:
         return self._rows.where(F.col(REASON_COLUMN).isNotNull()).drop(ROWID_COLUMN, DELETE_FLAG)
 
     def rows_after(self, rows: DataFrame, target: TargetTable) -> DataFrame:
-        """All rows of the table as they would be: those that change, and the others."""
+        """Return all rows of the table as they will be after the write: those that change, and the others."""
         kept = rows.join(self.rows_to_write.select(ROWID_COLUMN), ROWID_COLUMN, "left_anti")
         written = self.rows_to_write.where(~F.col(DELETE_FLAG))
         return target.select_fields(kept).unionByName(target.select_fields(written))
@@ -128,10 +128,10 @@ class KeyComparison:
 def compare_by_key(
     rows: DataFrame, old: DataFrame | None, target: TargetTable, *, finds_gone: bool, surplus: DataFrame | None = None
 ) -> KeyComparison:
-    """The query's rows beside `old`, the table's rows that stand for a key each; None: there are none yet.
+    """Compare the query's rows with `old`, the table's current row of each key; None if there are none yet.
 
-    A key goes when it isn't given any more; one that is given in rows which can't be written stays as it is.
-    `surplus` are rows of the table that go in any case.
+    With `finds_gone`, a key that the query no longer gives is deleted. A key whose rows are invalid is unchanged.
+    `surplus` are rows of the table that are deleted in any case.
     """
     reasoned = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
     if old is None:
@@ -158,8 +158,8 @@ def compare_by_key(
 
 
 def _differing_rows(reasoned: DataFrame, old: DataFrame, target: TargetTable, join: str) -> DataFrame:
-    """The rows to set aside, those to write with the rowid of the row that they change, and those that go."""
-    # not null-safe: no row with a null in its key is written, and Spark reads both sides once less
+    """Return the invalid rows, the rows to write with the rowid of the row that they change, and the rows to delete."""
+    # not null-safe: no row with a null in its key is written, and this way Spark reads both sides once less
     given = reasoned.withColumn(IN_QUERY_COLUMN, F.lit(True))
     joined = given.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
     is_given = column_of(IN_QUERY_COLUMN).isNotNull()
@@ -170,6 +170,6 @@ def _differing_rows(reasoned: DataFrame, old: DataFrame, target: TargetTable, jo
 
 
 def _invalid_reason(target: TargetTable) -> Column:
-    """Why a row can't be written: a null in its key, or its key comes more than once."""
+    """Return why a row can't be written: its key contains a null, or comes more than once."""
     times = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
     return F.when(has_null_key(target.key_columns), F.lit(NULL_KEY)).when(times > 1, F.lit(DUPLICATE_KEY))

@@ -1,4 +1,4 @@
-"""The kind table: the whole content is replaced when any row differs, as a multiset."""
+"""The kind table: the whole content is replaced when any row, or the number of equal rows, differs."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import content_fingerprin
 
 
 def write_table(work: WriteRequest) -> WriteResult:
-    """Delete of every old row and insert of every new one, in one commit; none when they are the same."""
+    """Delete every old row and insert every new one, in one commit; none if they are the same."""
     target = work.target
     source = work.rows.persist()
     try:
@@ -36,7 +36,7 @@ def write_table(work: WriteRequest) -> WriteResult:
 
 
 def _stored_fingerprint(target: TargetTable) -> tuple[int, str]:
-    """Rows and fingerprint of the table, from its newest commit where that kept them."""
+    """Return the number of rows and the fingerprint of the table, from its newest commit if that has them."""
     note = target.state.commit_metadata
     if note and note.rows is not None and note.fingerprint and target.has_valid_hashes:
         return note.rows, note.fingerprint
@@ -46,7 +46,7 @@ def _stored_fingerprint(target: TargetTable) -> tuple[int, str]:
 def write_difference(
     source: DataFrame, target: TargetTable, fields: Sequence[StructField], note: CommitMetadata
 ) -> WriteResult:
-    """Delete of the rows that the query hasn't, insert of those that the table hasn't, in one commit."""
+    """Delete the rows that the query doesn't have, and insert those that the table doesn't have, in one commit."""
     missing, extra = row_difference(source, target.rows, fields)
     changes = missing.unionByName(
         extra.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True

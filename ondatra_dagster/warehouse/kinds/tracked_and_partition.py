@@ -1,8 +1,8 @@
 """The kinds tracked and partition: a group of rows, or a partition, is rewritten whole when anything in it differs.
 
 Each row of the table holds the hash of its group's content, so that a group is compared without its rows. A
-partition's files lie in a folder of their own, named by a digest of its key: not every value that a key may have
-can be a folder's name.
+partition's files are in a separate folder. Its name is a digest of the partition's key, because not every key is
+a valid folder name.
 """
 
 import dataclasses
@@ -35,15 +35,15 @@ OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupComparison:
-    """The groups of a query's rows and a table's by the columns that name a group, which may be null."""
+    """The comparison of a query's groups with a table's, by the columns that name a group, which may be null."""
 
     query_rows: DataFrame
-    table_rows: DataFrame  # the table's rows
+    table_rows: DataFrame
     target: TargetTable
     key_names: Sequence[str]
 
     def differing_groups(self) -> DataFrame:
-        """Each group that differs, with hash and size as they will be and as they were; null: not there."""
+        """Return each group that differs, with its new and old hash and number of rows; null if it isn't there."""
         new = self._compute_hashes(self.query_rows)
         if self.target.is_empty:
             nothing = {OLD_HASH: F.lit(None).cast("string"), OLD_ROWS: F.lit(None).cast("bigint")}
@@ -59,25 +59,25 @@ class GroupComparison:
         return joined.where(differs).select(*names, CONTENT_HASH_COLUMN, ROW_COUNT, OLD_HASH, OLD_ROWS)
 
     def new_rows(self, groups: DataFrame) -> DataFrame:
-        """The rows of the query that belong to these groups, with the hash of theirs."""
+        """Return the query's rows of these groups, with the hash of their group."""
         is_same = same_keys(self.key_names, "s", "g")
         joined = self.query_rows.alias("s").join(groups.alias("g"), is_same)
         return joined.select("s.*", column_of(CONTENT_HASH_COLUMN, "g"))
 
     def old_rowids(self, groups: DataFrame) -> DataFrame:
-        """The rows that the table has of these groups, as far as their deletion needs them."""
+        """Return the rowids of the table's rows of these groups, flagged for deletion."""
         is_same = same_keys(self.key_names, "t", "g")
         rowids = self.table_rows.alias("t").join(groups.alias("g"), is_same, "left_semi").select(ROWID_COLUMN)
         return rowids.withColumn(DELETE_FLAG, F.lit(True))
 
     def rows_after(self, new: DataFrame, groups: DataFrame) -> DataFrame:
-        """All rows as they would be: those of the groups that change, and the others."""
+        """Return all rows as they will be after the write: those of the groups that change, and the others."""
         is_same = same_keys(self.key_names, "t", "g")
         kept = self.table_rows.alias("t").join(groups.alias("g"), is_same, "left_anti")
         return self.target.select_fields(kept).unionByName(self.target.select_fields(new))
 
     def _stored_hashes(self) -> DataFrame:
-        """The hash of each group of the table: as it was kept, or anew when columns have changed since."""
+        """Return the hash of each group of the table: the stored one, or a new one if columns have changed since."""
         if not self.target.has_valid_hashes:
             return self._compute_hashes(self.table_rows)
         hashes = self.table_rows.groupBy(*self._key_columns())
@@ -93,11 +93,11 @@ class GroupComparison:
 
 
 def write_tracked(work: WriteRequest) -> WriteResult:
-    """Delete and insert of every row of each group that differs, in one commit; none when no group does."""
+    """Delete and insert every row of each group that differs, in one commit; none if no group differs."""
     target = work.target
     source = work.rows.persist()
     groups = GroupComparison(query_rows=source, table_rows=target.rows, target=target, key_names=target.key_columns)
-    # the rows without a key are a group here too, which the table never has
+    # the rows without a key are also a group here, which the table never has
     differing = groups.differing_groups().persist()
     try:
         lacks_key = reduce(Column.__and__, [column_of(name).isNull() for name in target.key_columns])
@@ -113,7 +113,7 @@ def write_tracked(work: WriteRequest) -> WriteResult:
 
 
 def _count_rows(groups: DataFrame, lacks_key: Column) -> tuple[int, int, int]:
-    """How many rows come, go, and are invalid."""
+    """Return how many rows are inserted, deleted and invalid."""
     found = groups.agg(
         F.sum(F.when(~lacks_key, column_of(ROW_COUNT))), F.sum(OLD_ROWS), F.sum(F.when(lacks_key, column_of(ROW_COUNT)))
     ).collect()[0]
@@ -122,10 +122,10 @@ def _count_rows(groups: DataFrame, lacks_key: Column) -> tuple[int, int, int]:
 
 
 def write_partitions(work: WriteRequest) -> WriteResult:
-    """Delete and insert of every row of each partition that differs, in one commit; none when none does."""
+    """Delete and insert every row of each partition that differs, in one commit; none if no partition differs."""
     target = work.target
     source = work.rows.withColumn(PARTITION_COLUMN, _partition_digest(target)).persist()
-    # a key of another type has another digest, and so another folder than the rows that are there
+    # a key of another type has another digest, and so another folder than the existing rows
     old = (
         target.rows if target.has_valid_hashes else target.rows.withColumn(PARTITION_COLUMN, _partition_digest(target))
     )
@@ -159,7 +159,7 @@ def _write_groups(
     told = work.commit_note(rows=count_existing_rows(target) + inserted - deleted)
     if deleted and overwrites:
         target.overwrite_partitions(new, told)
-    elif deleted:  # also those that have nothing to be overwritten with
+    elif deleted:  # also groups without new rows, which an overwrite would keep
         target.merge(new.unionByName(groups.old_rowids(differing), allowMissingColumns=True), told)
     elif inserted:
         target.append(new, told)
@@ -167,6 +167,6 @@ def _write_groups(
 
 
 def _partition_digest(target: TargetTable) -> Column:
-    """A text that is the same for the same key, whatever is in it."""
+    """Return a text that is the same for the same key, whatever values the key has."""
     keys = [field for field in target.fields if field.name in target.key_columns]
     return F.concat_ws("-", *(F.hex(number) for number in row_hashes(keys)))

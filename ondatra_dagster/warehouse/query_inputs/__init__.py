@@ -1,1 +1,1 @@
-"""What a model's query reads: pinned tables, files, earlier results."""
+"""The inputs of a model's query: pinned tables, files, and earlier results."""

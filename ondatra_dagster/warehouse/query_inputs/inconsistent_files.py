@@ -1,8 +1,8 @@
-"""The checks of input files that Spark would read wrongly: Parquet files, and JSON with a value per line.
+"""The checks of input files that Spark would read wrongly: Parquet files, and JSON with one value per line.
 
-Spark takes the columns of one Parquet file for all: a column that another file lacks would be null there, and
-one that only another has would be missing.
-The files' footers are read without Spark, here and on S3. Files elsewhere can't be checked.
+Spark uses the columns of one Parquet file for all files. A column that another file lacks would be null there,
+and a column that only another file has would be missing.
+The files' footers are read without Spark, on this machine and on S3. Files elsewhere can't be checked.
 """
 
 import codecs
@@ -35,7 +35,7 @@ MERGE_SETTING = "spark.sql.parquet.mergeSchema"
 TIME_OPTIONS = ("modifiedBefore", "modifiedAfter")  # only Spark knows which files these leave out
 MAX_READERS = 16
 MERGE_REMEDY = f"write the files alike, or say '{MERGE_OPTION}' = 'true' to take what is missing as nulls"
-SPARK_TYPES = {  # as Spark names what Arrow reads
+SPARK_TYPES = {  # Spark's names of Arrow's types
     "bool": "boolean",
     "int8": "tinyint",
     "int16": "smallint",
@@ -55,11 +55,11 @@ OpenFile = Callable[[], IO[bytes] | pa.NativeFile]
 
 class _ParquetColumns(NamedTuple):
     name: str  # for messages
-    columns: Mapping[str, tuple[str, str]]  # casefolded → as it is spelled, its type
+    columns: Mapping[str, tuple[str, str]]  # casefolded name → its spelling and type
 
 
 def differing_columns_problem(settings: Settings, source: Input) -> str | None:
-    """Return a sentence on the first column that isn't the same in all files; None when all are alike."""
+    """Return a sentence on the first column that differs between files; None if none does."""
     address = _parquet_address(settings, source)
     if (
         address is None
@@ -76,7 +76,7 @@ def differing_columns_problem(settings: Settings, source: Input) -> str | None:
 
 
 def missing_columns_problem(settings: Settings, source: FileInput, names: Sequence[str]) -> str | None:
-    """Return a sentence on the first of these columns that a Parquet file doesn't have; None when all do."""
+    """Return a sentence on the first of these columns that a Parquet file doesn't have; None if all files have all."""
     address = _parquet_address(settings, source)
     if address is None or _merges_schemas(settings, source):
         return None
@@ -102,7 +102,7 @@ def _first_difference(first: _ParquetColumns, other: _ParquetColumns) -> str | N
 
 
 def _parquet_address(settings: Settings, source: Input) -> str | None:
-    """Return where an input's Parquet files are; None for any other input."""
+    """Return the path or address of an input's Parquet files; None for any other input."""
     if isinstance(source, FileInput):
         return source.path if source.format == "parquet" else None
     folder = source_table_address(source, settings) if isinstance(source, SourceInput) else None
@@ -115,7 +115,7 @@ def _input_options(source: Input) -> Sequence[tuple[str, str]]:
 
 
 def _merges_schemas(settings: Settings, source: Input) -> bool:
-    """Return whether the user asks for one schema of all files, or only Spark knows which files those are."""
+    """Return whether the user wants one merged schema of all files, or only Spark knows which files those are."""
     options = _input_options(source)
     of_all = settings.spark.conf.get(MERGE_SETTING, "")
     merges = is_option_on(options, MERGE_OPTION) if option_value(options, MERGE_OPTION) else of_all.casefold() == "true"
@@ -123,10 +123,10 @@ def _merges_schemas(settings: Settings, source: Input) -> bool:
 
 
 def _read_footers(settings: Settings, source: Input, address: str) -> Iterator[_ParquetColumns]:
-    """Read the footers of all files, some at once; what can't be read is left for Spark to refuse."""
+    """Yield the columns in each file's footer, reading several at once. Spark has to refuse unreadable files."""
     try:
         openers = dict(_openers(settings, source, address))
-    except WarehouseError as error:  # Spark may have other keys than we
+    except WarehouseError as error:  # Spark may have other S3 keys
         logger.warning("input=%s: its files' columns can't be compared: %s", source.name, error)
         return
     with concurrent.futures.ThreadPoolExecutor(MAX_READERS) as pool:
@@ -160,7 +160,7 @@ def _openers(settings: Settings, source: Input, address: str) -> Iterator[tuple[
 
 
 def _is_read_by_spark(file: Path, match: Path, *, is_recursive: bool) -> bool:
-    """Return whether Spark reads it: in a folder below, only when that names a partition's value."""
+    """Return whether Spark reads the file: a subfolder must name a partition's value, unless `is_recursive`."""
     folders = file.relative_to(match).parts[:-1] if file != match else ()
     return not file.name.startswith("_") and (is_recursive or all("=" in folder for folder in folders))
 
@@ -181,7 +181,7 @@ def _footer_columns(schema: pq.ParquetSchema) -> Mapping[str, tuple[str, str]]:
 
 
 def _spark_type(of: pa.DataType) -> str:
-    """Return the type's name in Spark: what is read alike is called alike."""
+    """Return the type's name in Spark. Types that Spark reads alike have the same name."""
     if pa.types.is_dictionary(of):
         return _spark_type(of.value_type)
     if pa.types.is_timestamp(of):
@@ -199,11 +199,11 @@ def _spark_type(of: pa.DataType) -> str:
     return SPARK_TYPES.get(str(of), str(of))
 
 
-MAX_LINE_BYTES = 1_000_000  # a longer first line is taken for a whole file
+MAX_LINE_BYTES = 1_000_000  # a longer first line counts as a whole file
 
 
 def multiline_json_problem(settings: Settings, source: Input) -> str | None:
-    """Return a sentence on the first file that has a value a line; None when there is none."""
+    """Return a sentence on the first file that has one value per line; None if there is none."""
     if not isinstance(source, FileInput) or source.format != "json" or not is_option_on(source.options, "multiLine"):
         return None
     path = local_path(source.path)
@@ -216,14 +216,14 @@ def multiline_json_problem(settings: Settings, source: Input) -> str | None:
 
 
 def _is_json_lines(path: Path) -> bool:
-    with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:  # Spark will say so
+    with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:  # Spark reports these errors
         first = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
         while first.isspace():
             first = file.readline(MAX_LINE_BYTES)
         try:
             orjson.loads(first)
         except orjson.JSONDecodeError:
-            return False  # the value goes on in the next line
+            return False  # the value continues in the next line
         return any(not line.isspace() for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
     return False
 

@@ -1,6 +1,6 @@
-"""The files that a query names: whether they can be read, and as what.
+"""The reader of the files that a query names, and its checks before Spark reads them.
 
-Which files a path means is by the same rules for Spark and for the plan: it is resolved before Spark sees it.
+A path is resolved to files before Spark sees it, so that the same rules hold for Spark and for the plan.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ from ondatra_dagster.warehouse.spark.error_messages import ENFORCE_SCHEMA
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 FORMATS_WITH_MODES = ("csv", "json")
-MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column of that name, so no column is taken for it
+MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column with that name, so Spark can't confuse them
 
 
 def check_input_files(settings: Settings, model: Model) -> None:
-    """Refuse files that can't be read as they are, before Spark is asked; WarehouseError."""
+    """Refuse files that can't be read correctly, before Spark reads them. Raises WarehouseError."""
     for source in model.inputs:
         if isinstance(source, ModelInput):
             continue
@@ -67,7 +67,7 @@ def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> Non
 
 
 def read_files(warehouse: Warehouse, source: FileInput) -> DataFrame:
-    """Return the files' rows; nothing is computed yet, but where columns are found in the values."""
+    """Return the files' rows. Nothing is computed yet, unless Spark infers the columns from the values."""
     options, schema = model_options(source), option_value(source.options, SCHEMA_OPTION)
     if source.format in FORMATS_WITH_MODES:
         options = {**strict_options(source), **options}
@@ -80,7 +80,7 @@ def read_files(warehouse: Warehouse, source: FileInput) -> DataFrame:
 def load_files(
     warehouse: Warehouse, source: FileInput, options: Mapping[str, str], schema: str | StructType | None
 ) -> DataFrame:
-    """Return the files' rows as Spark reads them with just these options."""
+    """Return the files' rows as Spark reads them with only these options."""
     reader = warehouse.session.read.format(source.format).options(**options)
     if schema:
         reader = reader.schema(schema)
@@ -92,23 +92,23 @@ def load_files(
 
 
 def model_options(source: FileInput) -> Mapping[str, str]:
-    """Return Spark's options as the model gives them; of CSV with the comparison of names in addition."""
+    """Return the model's options for Spark. For CSV, also compare the header's names, unless the model decides it."""
     options = {name: value for name, value in source.options if name.casefold() != SCHEMA_OPTION}
     is_header_checked = source.format != "csv" or ENFORCE_SCHEMA.casefold() in map(str.casefold, options)
     return options if is_header_checked else {ENFORCE_SCHEMA: "false", **options}
 
 
 def strict_options(source: FileInput) -> Mapping[str, str]:
-    """Return the options that make a row fail its model that can't be parsed, unless the model allows it."""
+    """Return the options with which a malformed row fails its model, unless the model allows such rows."""
     mode = read_parse_mode(source.options)
     if mode is ParseMode.PERMISSIVE:
         return {}
-    # else Spark looks at just the columns that the query reads, and a row's length is never wrong
+    # else Spark parses only the columns that the query reads, and never finds a row's length wrong
     whole_rows = {"columnPruning": "false"} if source.format == "csv" else {}
     return {MODE_OPTION: mode.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN, **whole_rows}
 
 
 def spark_address(address: str) -> str:
-    """Hadoop knows S3 by one name only."""
+    """Return the address with the scheme s3a if it is on S3: Hadoop knows no other name of S3."""
     scheme, mark, rest = address.partition("://")
     return f"s3a{mark}{rest}" if scheme.casefold() in S3_SCHEMES else address

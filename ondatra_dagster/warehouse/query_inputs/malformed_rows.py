@@ -38,16 +38,16 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import header_error_message
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-MALFORMED_CODES = ("MALFORMED_", "FAILED_READ_FILE", "FAILFAST")  # in what Spark says of such a row
-COMPARED_LENGTH = 1000  # letters of a row, to find its line
+MALFORMED_CODES = ("MALFORMED_", "FAILED_READ_FILE", "FAILFAST")  # in Spark's message on such a row
+COMPARED_LENGTH = 1000  # characters of a row, to find its line
 SHOWN_LENGTH = 100
 SHOWN_COLUMNS = 8
 OTHER_COLUMN = "__ondatra_other"
-LINE_OPTIONS = ("lineSep", "encoding", "charset")  # options with which a line is something else
+LINE_OPTIONS = ("lineSep", "encoding", "charset")  # options that change what a line is
 
 
 class MalformedFile(NamedTuple):
-    """The rows of a file that can't be parsed."""
+    """The number and the first of a file's rows that can't be parsed."""
 
     file: str  # as Spark names it
     row_count: int
@@ -55,7 +55,7 @@ class MalformedFile(NamedTuple):
 
 
 def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str], str | None]:
-    """Return a function that says which rows of the model's files made Spark fail; None when none did."""
+    """Return a function that says which rows of the model's files made Spark fail; it returns None if none did."""
 
     def explain(text: str) -> str | None:
         if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
@@ -71,17 +71,17 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
 
 
 def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
-    """Return a sentence on the files' rows that can't be parsed; None when it is something else."""
+    """Return a sentence on the files' rows that can't be parsed; None if the failure has another reason."""
     try:
         rows = _read_leniently(warehouse, source)
         found = _count_malformed_rows(rows)
     except (PySparkException, Py4JError):
-        return None  # the files can't be read at all, as Spark has said
+        return None  # the files can't be read at all, as Spark has reported
     return _format_message(warehouse, source, rows, found) if found else None
 
 
 def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
-    """Return the files' rows with the text of each that can't be parsed in a column of its own."""
+    """Return the files' rows, with the texts of rows that can't be parsed in an additional column."""
     options = {
         name: value
         for name, value in model_options(source).items()
@@ -99,7 +99,7 @@ def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
 
 
 def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:
-    """Count the rows of each file; every column is read, for a value may not be of its column's type."""
+    """Count the malformed rows of each file. Every column is read, because any value may have a wrong type."""
     nulls = [column_of(name).isNull().cast("int") for name in rows.columns if name != MALFORMED_COLUMN]
     read = rows.select(
         F.input_file_name().alias("file"),
@@ -137,7 +137,7 @@ def _format_columns(rows: DataFrame) -> str:
 
 
 def _has_other_lines(source: FileInput) -> bool:
-    """Return whether a row of the file isn't a line of UTF-8."""
+    """Return whether a row of the file may be something else than a line of UTF-8."""
     return is_option_on(source.options, "multiLine") or any(option_value(source.options, each) for each in LINE_OPTIONS)
 
 

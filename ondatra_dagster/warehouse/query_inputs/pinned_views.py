@@ -32,16 +32,16 @@ _view_numbers = itertools.count(1)
 
 
 def pin_inputs(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> dict[str, str]:
-    """A view for each input at its version, by the input's name; no name of the user's can mean one."""
+    """Return the name of a view for each input at its version. No name in the user's query can mean such a view."""
     return {source.name: _create_view(_read_input(warehouse, source, versions), model) for source in model.inputs}
 
 
 def build_query(
     session: SparkSession, model: Model, views: Mapping[str, str], *, last_value: str | None = None
 ) -> DataFrame:
-    """The model's query over views of its inputs; nothing is computed yet.
+    """Return the model's query over views of its inputs; nothing is computed yet.
 
-    Its text is the user's own, only the names of inputs are replaced, and {{ last_value }}.
+    Its text is the user's. Only the names of inputs and {{ last_value }} are replaced.
     """
     return session.sql(render_spark_query(model, views, last_value=last_value))
 
@@ -49,7 +49,7 @@ def build_query(
 def pin_previous_inputs(
     warehouse: Warehouse, model: Model, then: Mapping[str, str], now: Mapping[str, str]
 ) -> dict[str, str]:
-    """A view for each input as it was `then`, in the columns that it has `now`."""
+    """Return the name of a view for each input at its version `then`, with its columns of `now`."""
     views = {}
     for source in model.inputs:
         present, past = (_read_input(warehouse, source, versions) for versions in (now, then))
@@ -60,7 +60,7 @@ def pin_previous_inputs(
 def pin_input_changes(
     warehouse: Warehouse, model: Model, source: ModelInput, then: str, now: str, *, came: bool
 ) -> str:
-    """A view of the rows that came to a model's one input, or went from it, after `then` and up to `now`."""
+    """Return the name of a view of the rows that a model's only input gained, or lost, after `then` and up to `now`."""
     (_, after), (_, upto) = parse_table_version(then), parse_table_version(now)
     path = table_path(warehouse.settings, source.model)
     feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")
@@ -72,7 +72,7 @@ def pin_input_changes(
 
 
 def _align_to_current(present: DataFrame, past: DataFrame) -> DataFrame:
-    """What a table had in the columns that it has: those that came later are null, as Delta reads them."""
+    """Return the past rows in the current columns. Columns that were added later are null, as Delta reads them."""
     there = {field.name.casefold(): field for field in past.schema.fields}
     columns = []
     for field in present.schema.fields:
@@ -100,7 +100,7 @@ def _read_input(warehouse: Warehouse, source: Input, versions: Mapping[str, str]
 
 
 def _path_of_version(settings: Settings, model_id: str, version: str | None) -> str:
-    """Where a model's table can be read at a version: what came before a dry run's clone has its original."""
+    """Return where a model's table can be read at a version. Versions before a dry run's clone are in its original."""
     path = table_path(settings, model_id)
     state = read_table_state(path)
     table_id = (version or "").rpartition("@")[0]
@@ -130,7 +130,7 @@ def _read_table(session: SparkSession, path: str, name: str, version: str | None
 
 
 def _log_version(path: str, state: TableState, version: str | None) -> int:
-    """The commit to read: the version itself, or a later one that changed no rows but maybe columns."""
+    """Return the commit to read: the version itself, or a later one that changed no rows, but maybe columns."""
     table_id, _, number = (version or "").rpartition("@")
     if not table_id or version == f"{state.table_id}@{state.version}":
         return state.log_version

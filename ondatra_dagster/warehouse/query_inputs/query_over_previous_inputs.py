@@ -1,6 +1,6 @@
-"""The result of a model's current query on its inputs as they were at the table's newest commit.
+"""The result of a model's current query on its inputs at the time of the table's newest commit.
 
-An input that can't be read as it was (a file, another table in its place) makes the whole unknown.
+If one input's old version can't be read (a changed file, or a replaced table), the result is unknown.
 """
 
 import dataclasses
@@ -30,16 +30,16 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousResultsFromInputs:
-    """The inputs then and now; each answer is a query that isn't computed yet."""
+    """The previous results from the inputs' old versions. Each result is a query that isn't computed yet."""
 
     warehouse: Warehouse
     model: Model
     current_versions: Mapping[str, str]
-    previous_versions: Mapping[str, str]  # none where nobody noted them
+    previous_versions: Mapping[str, str]  # none if they weren't noted
     align_rows: Callable[[DataFrame], DataFrame]  # into the table's columns
 
     def changes(self) -> ResultChanges | None:
-        """What the query gives of its one input's changes, where it looks at one row at a time."""
+        """Return the query's result on the changes of its only input, if it reads one row at a time."""
         if not self.model.is_row_by_row or not self._is_readable():
             return None
         (source,) = self.model.inputs
@@ -49,7 +49,7 @@ class PreviousResultsFromInputs:
         then, now = self.previous_versions[source.name], self.current_versions[source.name]
         (table_id, after), (new_id, upto) = parse_table_version(then), parse_table_version(now)
         if table_id != new_id:
-            return None  # a dry run's clone, which has no feed of what was before it
+            return None  # a dry run's clone, whose feed doesn't have the changes before it
         if len(split_feed_range(table, after=after, upto=upto)) != 1:
             return None
         came = self._query_changes(source, then, now, came=True)
@@ -57,24 +57,24 @@ class PreviousResultsFromInputs:
         return ResultChanges(came, None if only_adds else self._query_changes(source, then, now, came=False))
 
     def rows(self) -> DataFrame | None:
-        """All that the query gives of its inputs as they were."""
+        """Return the query's result on all rows of its inputs' old versions; None if it is unknown."""
         if not self.model.is_deterministic or not self._is_readable():
             return None
         try:
             views = pin_previous_inputs(self.warehouse, self.model, self.previous_versions, self.current_versions)
         except PySparkException:
-            return None  # a source keeps its past for a week, say
+            return None  # for example, a source keeps old versions for a week only
         return self._query(views)
 
     def _is_readable(self) -> bool:
-        # a query that reads nothing changes by its definition alone: only its table tells what it gave
+        # a query without inputs changes by its definition alone: only its table has the previous result
         return bool(self.model.inputs) and all(
             self._is_available(source, self.previous_versions.get(source.name), self.current_versions.get(source.name))
             for source in self.model.inputs
         )
 
     def _is_available(self, source: Input, then: str | None, now: str | None) -> bool:
-        """Whether an input can still be read as it was."""
+        """Return whether an input's old version can still be read."""
         if then is None or then in (UNVERSIONED, MODEL_NOT_BUILT) or now is None:
             return False
         if isinstance(source, FileInput):
@@ -82,7 +82,7 @@ class PreviousResultsFromInputs:
         return _table_id(then) == _table_id(now) != "" or self._is_version_of_original(source, then)
 
     def _is_version_of_original(self, source: Input, then: str) -> bool:
-        """Whether that is a version of the table whose clone a dry run reads now."""
+        """Return whether that is a version of the table whose clone a dry run reads now."""
         if not isinstance(source, ModelInput):
             return False
         state = read_table_state(self.warehouse.table_path(source.model))
@@ -98,12 +98,12 @@ class PreviousResultsFromInputs:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousResultsFromTable:
-    """The table's own rows, from the lowest value on that an incremental query gives now."""
+    """The previous results from the table: its rows from the lowest value that an incremental query gives now."""
 
     target: TargetTable
     current_rows: DataFrame
     incremental_column: str
-    # asked first: what another definition gave can't be compared with now
+    # used first: rows of another definition can't be compared with the current ones
     results_from_inputs: PreviousResultsFromInputs | None = None
 
     def changes(self) -> ResultChanges | None:
@@ -117,17 +117,17 @@ class PreviousResultsFromTable:
         lowest = self.current_rows.agg(F.min(value).cast("string")).collect()[0][0]
         if lowest is None:
             return self.target.rows.where(value.isNull())
-        # by way of text: Python's own dates and times know other zones and calendars
+        # converted through text: Python's own dates and times have other zones and calendars
         of = self.current_rows.select(value).schema[0].dataType
         bound = F.lit(lowest).cast(of)
         return self.target.rows.where((value >= bound) | value.isNull())
 
 
 def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str, str]) -> Mapping[str, str]:
-    """The inputs' versions at the table's newest commit; none when nobody noted them.
+    """Return the inputs' versions at the table's newest commit; none if they weren't noted.
 
-    An input that a changed definition has brought counts from now. That is kept with the table: a run that
-    finds nothing new makes no commit, and the next one would count from its own now.
+    An input that a changed definition has added counts from its current version, which is stored with the table.
+    Otherwise, after a run that finds nothing new and makes no commit, the next run would count from a later version.
     """
     note = target.state.commit_metadata
     if note is None:
@@ -146,5 +146,5 @@ def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str,
 
 
 def _table_id(version: str) -> str:
-    """The id of the table that a version is of."""
+    """Return the id of the table that has the version."""
     return version.rpartition("@")[0]

@@ -1,4 +1,4 @@
-"""The messages of Spark's failures: one sentence that names the model's file instead of Spark's pages."""
+"""The messages for Spark's errors: one sentence with the model's file instead of Spark's pages of text."""
 
 import contextlib
 import re
@@ -13,7 +13,7 @@ from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.project.model import Model
 
 ERROR_CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
-PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # as Py4J begins
+PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # the beginning of Py4J's messages
 SQLSTATE_TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 LINE_NUMBER = re.compile(
     r"== SQL(?: of \w+)? \(line (\d+), position \d+\)|\(line (\d+), pos(?:ition)? \d+\)|; line (\d+) pos"
@@ -23,9 +23,9 @@ MAX_MESSAGE_LENGTH = 400
 
 @contextlib.contextmanager
 def explain_model_errors(model: Model, explain: Callable[[str], str | None] | None = None) -> Iterator[None]:
-    """Turn whatever Spark raises inside into a WarehouseError with the model's file and line.
+    """Turn an error that Spark raises inside the context into a WarehouseError with the model's file and line.
 
-    `explain` may know better than Spark what was wrong; its sentence has a place of its own.
+    `explain` may know the reason better than Spark; its sentence includes the file and line.
     """
     try:
         yield
@@ -33,19 +33,19 @@ def explain_model_errors(model: Model, explain: Callable[[str], str | None] | No
         text = _error_text(error)
         if explain and (known := explain(text)):
             raise WarehouseError(known) from None
-        # without Spark's error behind it: that brings a hundred frames, and no more than the sentence
-        shown = LINE_NUMBER.search(text)  # names were replaced, but lines are the user's own
+        # without Spark's error as the cause: it adds a hundred frames, and no information
+        shown = LINE_NUMBER.search(text)  # names were replaced, but the lines are the user's
         within = next((int(number) for number in shown.groups() if number), 1) if shown else 1
         raise WarehouseError(f"{model.file}:{model.sql_line + within - 1}: {shorten_message(text)}") from None
     except SparkSetupError:
-        raise  # no line of the model's is at fault
+        raise  # the cause isn't in the model
     except WarehouseError as error:
         raise WarehouseError(f"{model.file}:{model.sql_line}: {error}") from error
 
 
 @contextlib.contextmanager
 def explain_spark_errors(place: str, *, raises: type[WarehouseError] = WarehouseError) -> Iterator[None]:
-    """The same where no query of the user's is at fault: the error names the table."""
+    """Turn an error that Spark raises inside the context into one with `place`, where no user's query is the cause."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -53,12 +53,12 @@ def explain_spark_errors(place: str, *, raises: type[WarehouseError] = Warehouse
 
 
 def spark_error_message(error: Exception) -> str:
-    """What Spark says, as a sentence."""
+    """Return Spark's message as a sentence."""
     return shorten_message(_error_text(error))
 
 
 def shorten_message(text: str) -> str:
-    """What Spark says, without its class, its codes, its plans and frames."""
+    """Return Spark's message without the error's class, codes, plans and stack frames."""
     if said := header_error_message(text):
         return said
     said = SQLSTATE_TAIL.sub("", text.split("\n\nJVM stacktrace")[0])
@@ -76,7 +76,7 @@ def _error_text(error: Exception) -> str:
     return str(error)
 
 
-ENFORCE_SCHEMA = "enforceSchema"  # Spark's: false has it compare the names, and refuse what differs
+ENFORCE_SCHEMA = "enforceSchema"  # an option of Spark: with false, it compares the names and refuses differences
 NAME_MISMATCH = re.compile(
     r"CSV header does not conform to the schema\.\s+Header: (?P<header>.*)\s+Schema: (?P<schema>.*)"
     r"\s+Expected: .*\s+CSV file: (?P<file>.*)"
@@ -89,7 +89,7 @@ HEADER_REMEDY = f"name them as the file does, or say '{ENFORCE_SCHEMA}' = 'true'
 
 
 def header_error_message(text: str) -> str | None:
-    """The sentence for a header that Spark refused; None when its failure was another."""
+    """Return the sentence for a header that Spark refused; None if the error is another one."""
     if found := NAME_MISMATCH.search(text):
         name, header, schema = _header_file_name(found), found["header"], found["schema"]
         return f"{name} has the columns {header}, where {schema} are read; {HEADER_REMEDY}"

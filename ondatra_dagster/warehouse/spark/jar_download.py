@@ -32,7 +32,7 @@ PINS_FILE = Path(__file__).with_name("pinned_jars.txt")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedJar:
-    """A jar by its Maven coordinate, and what its content has to be."""
+    """A jar's Maven coordinate, and its pinned size and content."""
 
     group: str
     artifact: str
@@ -42,16 +42,16 @@ class PinnedJar:
 
     @property
     def name(self) -> str:
-        """The file's name, which is the one that Maven repositories give it."""
+        """Return the file's name, which is the one in Maven repositories."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> str:
-        """The file's path in a Maven repository."""
+        """Return the file's path in a Maven repository."""
         return "/".join((self.group.replace(".", "/"), self.artifact, self.version, self.name))
 
     def is_in(self, folder: Path) -> bool:
-        """Return whether the folder has the file, by its size: a start of Spark has no time for more."""
+        """Return whether the folder has a file of the pinned size. To read it would delay the start of Spark."""
         with contextlib.suppress(OSError):
             return (folder / self.name).stat().st_size == self.size
         return False
@@ -65,7 +65,7 @@ class PinnedJar:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JarSet:
-    """Jars that are fetched together."""
+    """A set of jars that are fetched together."""
 
     title: str
     jars: tuple[PinnedJar, ...]
@@ -89,26 +89,26 @@ DELTA_JARS = _read_jar_set("delta", "Delta's jars")
 S3A_JARS = _read_jar_set("s3a", "the jars for S3")
 
 
-S3A_FOLDER = "s3a"  # within that of Delta's
+S3A_FOLDER = "s3a"  # in the folder of Delta's jars
 FETCH_COMMAND = "python -m ondatra_dagster.warehouse.spark.jar_download"
-LOCK_SECONDS = 900  # another process may have a slow line
+LOCK_SECONDS = 900  # another process may have a slow connection
 
 
 class FetchListener:
-    """Told what a fetch does. Nobody has to listen."""
+    """A listener to the progress of a fetch. This one does nothing."""
 
     def on_start(self, message: str) -> None:
-        """Called once before the first byte, and when another process fetches."""
+        """Handle the start. Called once before the first byte, and when another process fetches."""
 
     def on_progress(self, done: int, total: int) -> None:
-        """Called with the number of bytes that have come, and that will."""
+        """Handle progress. Called with the number of bytes received so far, and the total."""
 
 
 NULL_LISTENER = FetchListener()
 
 
 def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
-    """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
+    """Return the jars that Spark needs besides pyspark's, and fetch the missing ones."""
     jars = fetch_jar_set(settings.jars, DELTA_JARS, settings.maven_mirror, listener)
     if settings.uses_s3:
         jars += fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror, listener)
@@ -116,7 +116,7 @@ def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENE
 
 
 def missing_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
-    """Return the jars of the set that the folder doesn't have whole."""
+    """Return the jars of the set that the folder doesn't have, or not with the pinned size."""
     return [jar for jar in wanted.jars if not jar.is_in(folder)]
 
 
@@ -126,7 +126,7 @@ def damaged_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
 
 
 def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
-    """Return where the jars of the set are fetched from."""
+    """Return the addresses from which the jars of the set are fetched."""
     return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in wanted.jars]
 
 
@@ -135,7 +135,7 @@ def fetch_jar_set(
 ) -> tuple[Path, ...]:
     """Return the jars of a set. Fetch those that the folder lacks from the mirror or the default repository.
 
-    Of several processes that call this at once, one fetches and the others wait. Raises SparkSetupError.
+    If several processes call this at once, one fetches and the others wait. Raises SparkSetupError.
     """
     if missing_jars(folder, wanted):
         try:
@@ -152,7 +152,7 @@ def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: Fetc
     missing = missing_jars(folder, wanted)
     if not missing:
         return
-    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):  # what a killed process left
+    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):  # left by a killed process
         partial.unlink(missing_ok=True)
     total, done = sum(jar.size for jar in missing), 0
     listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
@@ -167,7 +167,7 @@ def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: Fetc
 
 
 def _fetch_failure_message(folder: Path, wanted: JarSet, error: Exception) -> str:
-    """Say what is missing and both ways out: a repository that answers, or the files by hand."""
+    """Return a message with both remedies: a repository that answers, or a download by hand."""
     title = wanted.title[0].upper() + wanted.title[1:]
     option = " --list s3" if wanted is S3A_JARS else " --list"
     return (
@@ -179,15 +179,15 @@ def _fetch_failure_message(folder: Path, wanted: JarSet, error: Exception) -> st
 
 RESOLVER_CLASS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"  # in pyspark's jar of Ivy
 RESOLVER_ADDRESS = re.compile(rb"https://[\w.-]+/maven2")
-PARTIAL_SUFFIX = ".part"  # the end of a file's name until it is whole
+PARTIAL_SUFFIX = ".part"  # the end of a file's name until it is complete
 TIMEOUT_SECONDS = 30
 BLOCK_BYTES = 1 << 18
-OnBytesReceived = Callable[[int], None]  # told how many bytes have come since it was last told
+OnBytesReceived = Callable[[int], None]  # gets the number of bytes received since the last call
 
 
 @functools.cache
 def default_repository() -> str:
-    """Return the address of the Maven repository that Spark's own resolver takes by default."""
+    """Return the address of the Maven repository that Spark's own resolver uses by default."""
     for jar in pyspark_jars():
         if jar.name.startswith("ivy-"):
             with zipfile.ZipFile(jar) as classes:
@@ -197,7 +197,7 @@ def default_repository() -> str:
 
 
 def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
-    """Write the jar to the folder. Raises SparkSetupError with the reason when the repository doesn't give it."""
+    """Download the jar to the folder. Raises SparkSetupError with the reason if that fails."""
     partial, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
     try:
         with _open_address(f"{repository.rstrip('/')}/{jar.path}") as answer, partial.open("wb") as file:
@@ -240,7 +240,7 @@ def _open_address(address: str) -> IO[bytes]:
 
 
 class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
-    """Redirects that don't leave https."""
+    """A handler that refuses redirects from https to another scheme."""
 
     def redirect_request(
         self,
@@ -276,6 +276,6 @@ def _error_reason(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    from ondatra_dagster.warehouse.spark.jars_and_class_archive_setup import main  # here: set-up uses this module
+    from ondatra_dagster.warehouse.spark.jars_and_class_archive_setup import main  # here: it uses this module
 
     sys.exit(main(sys.argv[1:]))

@@ -27,13 +27,13 @@ from ondatra_dagster.warehouse.spark.java_finder import Java, find_java
 from ondatra_dagster.warehouse.spark.jvm_process import class_archive_path
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-# one of every kind of statement that a run makes, so that the archive has the classes for it
+# every kind of statement that a run makes, so that the archive has the classes for it
 TRAINING_KINDS = ("table", "merge", "tracked")
 TRAINING_QUERIES = ("select 1 as id, 'a' as text, 1.5 as amount", "select 1 as id, 'b' as text, 2.5 as amount")
 
 
 class StderrFetchListener(FetchListener):
-    """The fetch of jars as lines on stderr."""
+    """A listener that prints the fetch of jars to stderr."""
 
     def on_start(self, message: str) -> None:
         _print_line(message)
@@ -44,7 +44,7 @@ class StderrFetchListener(FetchListener):
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Set the machine up, or list what to download. Return the exit code; an error is one sentence."""
+    """Set up the machine, or list the files to download. Print an error as one sentence, and return the exit code."""
     try:
         settings = read_settings(Path.cwd())
         if "--list" in arguments:
@@ -68,7 +68,7 @@ def _print_line(line: str) -> None:
 
 
 def _make_archive(archive: Path, settings: Settings, java: Java) -> None:
-    """Let a JVM of the kind that runs have do a run's work and write down which classes that took."""
+    """Do a run's work in a JVM like that of a run, which archives the loaded classes when it exits."""
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".archiving-") as folder:
         root = Path(folder)
         made = root / archive.name

@@ -1,6 +1,6 @@
 """The search for a Java that Spark runs on. jvm_process.py starts it.
 
-`python -m ondatra_dagster.warehouse.spark.java_finder` says which one is used, or what to get.
+`python -m ondatra_dagster.warehouse.spark.java_finder` prints which one is used, or what to install.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Java:
 
     @property
     def version(self) -> int:
-        """The number that it is called by: 8 for 1.8.0."""
+        """Return the major version: 8 for 1.8.0."""
         numbers = [int(number) for number in re.findall(r"\d+", self.release)] or [0]
         return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
@@ -39,9 +39,9 @@ class Java:
 
 
 def find_java(java_home: Path | None, *, setting: str = JAVA_HOME_VARIABLE) -> Java:
-    """Return the Java in `java_home` when one is set, else the first that fits.
+    """Return the Java in `java_home` if that is set, otherwise the first supported one.
 
-    Raises SparkSetupError, which names the setting that java_home comes from, or says what to get.
+    Raises SparkSetupError, which names the setting that java_home comes from, or says what to install.
     """
     if java_home:
         return _java_at(java_home, setting)
@@ -72,7 +72,7 @@ def _java_at(home: Path, setting: str) -> Java:
 
 
 def _candidates() -> Iterator[Path]:
-    """The java that a shell would start, then those where systems keep several."""
+    """Yield the java on the PATH, then those in the systems' usual folders."""
     on_path = shutil.which("java")
     if on_path:
         yield Path(on_path).resolve()
@@ -83,7 +83,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _identify_java(executable: Path) -> Java | None:
-    """What Java it is, by the file beside it; only without one is it started to say so itself."""
+    """Return the Java by its `release` file; if there is none, start it and read its version."""
     text = ""
     with contextlib.suppress(OSError):
         text = (executable.parent.parent / "release").read_text(encoding="utf-8", errors="replace")

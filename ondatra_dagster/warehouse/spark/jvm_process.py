@@ -1,6 +1,6 @@
-"""The start and the end of Spark's JVM: from `java` itself, without shell scripts or a second JVM.
+"""The start and the end of Spark's JVM. It runs `java` directly, without shell scripts or a second JVM.
 
-session.py configures Spark; memory_and_tuning_by_work_size.py has the JVM's memory.
+session.py configures Spark; memory_and_tuning_by_work_size.py sets the JVM's memory.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ from ondatra_dagster.warehouse.spark.java_finder import Java
 START_SECONDS = 120
 POLL_SECONDS = 0.02
 TERMINATE_SECONDS = 4
-LOG_BYTES = 5_000_000  # a longer log is begun anew
-OPENED_PACKAGES = (  # what Spark's own launcher opens of the JDK
+LOG_BYTES = 5_000_000  # a longer log is overwritten
+OPENED_PACKAGES = (  # the packages of the JDK that Spark's own launcher opens
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
     *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
-UTC_OPTION = "-Duser.timezone=UTC"  # else a local time that summer time leaves out can't pass through unharmed
+UTC_OPTION = "-Duser.timezone=UTC"  # else a local time that daylight saving time skips is changed
 JVM_OPTIONS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
@@ -40,7 +40,7 @@ JVM_OPTIONS = (
     "-Djdk.reflect.useDirectMethodHandle=false",
     UTC_OPTION,
 )
-JAVA_IMPORTS = (  # what pyspark expects to find in a gateway
+JAVA_IMPORTS = (  # the imports that pyspark expects in a gateway
     "org.apache.spark.SparkConf",
     "org.apache.spark.api.java.*",
     "org.apache.spark.api.python.*",
@@ -59,13 +59,13 @@ JAVA_IMPORTS = (  # what pyspark expects to find in a gateway
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JvmLaunch:
-    """Everything that a JVM is started with."""
+    """The parameters for the start of a JVM."""
 
     java: Java
     conf: Mapping[str, str]
-    log: Path  # takes what Java and Spark print
-    jars: Sequence[Path] = ()  # beside those that pyspark brings
-    options: Sequence[str] = ()  # Java's own, before ours
+    log: Path  # gets the output of Java and Spark
+    jars: Sequence[Path] = ()  # in addition to pyspark's
+    options: Sequence[str] = ()  # for Java, before JVM_OPTIONS
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inherited_files: Sequence[int] = ()  # descriptors that stay open as long as the JVM lives
 
@@ -77,7 +77,7 @@ class Jvm:
     secret: str
 
     def connect(self) -> ClientServer:
-        """The way from Python into the JVM, as pyspark expects it."""
+        """Return the gateway from Python to the JVM, as pyspark expects it."""
         gateway = ClientServer(
             java_parameters=JavaParameters(port=self.port, auth_token=self.secret, auto_convert=True),
             python_parameters=PythonParameters(port=0, eager_load=False),
@@ -88,18 +88,18 @@ class Jvm:
         return gateway
 
     def terminate_soon(self) -> None:
-        """Let the JVM end though Spark works: whoever waits for an answer of it gets an error."""
+        """End the JVM in the background, even if Spark is working. A caller that waits for Spark gets an error."""
         threading.Thread(target=self._terminate, name="end-spark", daemon=True).start()
 
     def _terminate(self) -> None:
-        self.process.terminate()  # Spark removes its files
+        self.process.terminate()  # gives Spark the time to remove its files
         try:
             self.process.wait(TERMINATE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
     def stop(self, *, wait_seconds: float) -> None:
-        """Let the JVM end by itself, as it does when nobody is there to talk to; by force if it doesn't."""
+        """Close the JVM's input, so that it ends by itself. Kill it if it doesn't."""
         if self.process.stdin:
             self.process.stdin.close()
         try:
@@ -110,7 +110,7 @@ class Jvm:
 
 
 def pyspark_jars() -> list[Path]:
-    """The jars of the installed pyspark, always in the same order: an archive of classes depends on it."""
+    """Return the jars of the installed pyspark, always in the same order: a class archive depends on it."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise SparkSetupError("pyspark is not installed; install this project's requirements.txt")
@@ -118,18 +118,18 @@ def pyspark_jars() -> list[Path]:
 
 
 def start_jvm(launch: JvmLaunch) -> Jvm:
-    """A JVM in which a Spark context can be made; raises SparkSetupError when it doesn't come up."""
+    """Start a JVM in which a Spark context can be created. Raises SparkSetupError if it doesn't start."""
     make_private_folder(launch.log.parent)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
         answer = Path(folder) / "connection"
-        said_before = log.tell()  # before Java starts: it writes to the same place in the same file
+        said_before = log.tell()  # before Java starts, because it writes to the same file
         process = subprocess.Popen(  # noqa: S603 - our own command, with no shell
             _command(launch, answer),
-            stdin=subprocess.PIPE,  # its end is what tells the JVM that we are gone
+            stdin=subprocess.PIPE,  # when it is closed, the JVM knows that this process has ended
             stdout=log,
             stderr=log,
             pass_fds=launch.inherited_files,
-            process_group=0,  # Ctrl-C is for us: a JVM that hears it too ends before we have told it how
+            process_group=0,  # Ctrl-C is for this process only, which then ends the JVM in an orderly way
         )
         try:
             _wait_for_connection(answer, process, launch.log, said_before=said_before)
@@ -155,7 +155,7 @@ def _command(launch: JvmLaunch, answer: Path) -> list[str]:
 
 
 def _open_log(log: Path) -> IO[bytes]:
-    """The log to add to: several JVMs may share it."""
+    """Open the log to append to it: several JVMs may share it. Overwrite it if it is long."""
     is_long = log.exists() and log.stat().st_size > LOG_BYTES
     stream = open_private_file(log, "wb" if is_long else "ab")
     stream.seek(0, os.SEEK_END)
@@ -163,7 +163,7 @@ def _open_log(log: Path) -> IO[bytes]:
 
 
 def _wait_for_connection(answer: Path, process: subprocess.Popen[bytes], log: Path, *, said_before: int) -> None:
-    """Until the JVM has said where it listens: by a file, since that is how Spark tells."""
+    """Wait until the JVM has written its port into a file, which is how Spark reports it."""
     give_up_at = time.monotonic() + START_SECONDS
     while not answer.exists():
         if process.poll() is not None:
@@ -176,7 +176,7 @@ def _wait_for_connection(answer: Path, process: subprocess.Popen[bytes], log: Pa
 
 
 def _failure_reason(log: Path, said_before: int) -> str:
-    """The line of the log that most likely says why."""
+    """Return the line of the log that most likely has the reason."""
     with log.open(encoding="utf-8", errors="replace") as stream:
         stream.seek(said_before)
         lines = [line.strip() for line in stream]
@@ -185,7 +185,7 @@ def _failure_reason(log: Path, said_before: int) -> str:
 
 
 def class_archive_path(java: Java, jars: Sequence[Path]) -> Path:
-    """Where the archive for this Java and these jars is, or would be."""
+    """Return the path of the class archive for this Java and these jars, which may not exist yet."""
     listed = "\n".join(f"{jar} {jar.stat().st_size}" for jar in (*pyspark_jars(), *jars))
     made_of = f"{java.executable} {java.release} {hashlib.sha256(listed.encode()).hexdigest()[:12]}"
     return jars[0].parent / f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jsa"

@@ -1,6 +1,6 @@
 """The tuning of Spark: the memory of its JVM, and options by the size of the work.
 
-Options that make large work fast make small work slow: compiling a query, or running more tasks, pays only
+Options that make large work fast make small work slow. Compiling a query, or running more tasks, pays only
 when more than a megabyte or two is read.
 """
 
@@ -15,13 +15,13 @@ from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 DEFAULT_MEMORY = "2g"  # the JVM's heap, unless spark.driver.memory is set
-LOCAL_JVM_OPTIONS = (  # a JVM that lives for seconds: collect seldom
+LOCAL_JVM_OPTIONS = (  # for a JVM that lives for seconds: few garbage collections
     *("-Xss4m", "-Xmn400m", "-XX:+UseSerialGC"),
     *("-XX:MetaspaceSize=256m", "-XX:ReservedCodeCacheSize=240m"),
 )
 SMALL_BYTES = 2_000_000  # of files: a hundred thousand rows or so
 LARGE_BYTES = 20_000_000  # of files: a million rows or more
-QUICK_COMPILER_OPTION = "-XX:TieredStopAtLevel=1"  # quickly, and never again for what turns out to be used much
+QUICK_COMPILER_OPTION = "-XX:TieredStopAtLevel=1"  # compile quickly, and don't optimize frequently used code later
 SMALL_WORK_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -35,18 +35,18 @@ LARGE_WORK_CONF = {
 
 
 def estimate_model_bytes(settings: Settings, model: Model) -> float:
-    """How much a run of the model reads at most, as far as its inputs tell; infinite when one doesn't."""
+    """Return how many bytes a run of the model reads at most; infinity if the size of an input is unknown."""
     own = read_table_size(table_path(settings, model.id)) or 0
     return own + sum(_input_bytes(settings, source) for source in model.inputs)
 
 
 def compiler_options(size: float) -> tuple[str, ...]:
-    """How a JVM that is going to read so much is to compile: good code takes seconds to make."""
+    """Return the compiler options for a JVM that will read so many bytes: optimized code takes seconds to compile."""
     return (QUICK_COMPILER_OPTION,) if size <= LARGE_BYTES else ()
 
 
 def tune_for_size(session: SparkSession, settings: Settings, size: float) -> None:
-    """Have what comes next run as befits its size; on a cluster nothing is touched, nor what the user set."""
+    """Set Spark's options for work of this size. On a cluster, set nothing, and keep the options that the user set."""
     if settings.spark.remote or not settings.spark.master.startswith("local"):
         return
     for name, value in (SMALL_WORK_CONF if size <= SMALL_BYTES else LARGE_WORK_CONF).items():

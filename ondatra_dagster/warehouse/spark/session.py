@@ -1,6 +1,6 @@
 """The one Spark session of a process: started when it is first needed, silent, and ended with the process.
 
-Where Spark runs is a setting. What is done with it belongs to model_run and change_feed.
+A setting says where Spark runs. model_run and change_feed use the session.
 """
 
 import contextlib
@@ -44,38 +44,38 @@ DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-RESULT_CONF = {  # what changes the answer of a query
+RESULT_CONF = {  # settings that change a query's result
     "spark.sql.session.timeZone": "UTC",
-    # else a row that a filter leaves out isn't parsed to its end, so nothing says that it can't be
+    # else a row that a filter excludes isn't parsed completely, so an error in it isn't found
     "spark.sql.json.filterPushdown.enabled": "false",
     "spark.sql.csv.filterPushdown.enabled": "false",
 }
 QUIET_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-LOCAL_CONF = {  # for work that one machine does: what costs time before the first row is off
+LOCAL_CONF = {  # for work on one machine: features that take time before the first row are off
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is kept for seconds
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # persisted rows are kept only for seconds
 }
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 STOP_SECONDS = 20
 DISABLED_LEVEL = logging.CRITICAL + 1
 PY4J_FOLDER = Path(py4j.__file__).parent
-NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON a failure
+NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON per error
 
 
 class Warehouse:
-    """Spark and the folder of tables, for one process. `session` starts it."""
+    """The Spark session of one process, and the folder of tables. `session` starts Spark."""
 
     def __init__(
         self, settings: Settings, *, java_options: Sequence[str] = (), on_notice: Callable[[str], None] | None = None
     ) -> None:
         self.settings = settings
         self._fetch_progress = JarFetchProgress(on_notice or logging.getLogger(__name__).info)
-        self._start_error: SparkSetupError | None = None  # why Spark didn't start: the next try would fail too
+        self._start_error: SparkSetupError | None = None  # why Spark didn't start: another try would fail too
         self._java_options = tuple(java_options)
         self._session: SparkSession | None = None
         self._jvm: Jvm | None = None
@@ -87,7 +87,7 @@ class Warehouse:
         self._expected_bytes = 0.0
 
     def expect_bytes(self, size: float) -> None:
-        """So many bytes are going to be read at most, which matters to how Spark is started."""
+        """Note how many bytes are going to be read at most: the options for the start of Spark depend on it."""
         self._expected_bytes = max(self._expected_bytes, size)
 
     @property
@@ -111,21 +111,21 @@ class Warehouse:
             return self._session
 
     def start_early(self) -> None:
-        """Let Spark come up while something else is being done; who asks for `session` waits for it."""
+        """Start Spark in the background. A caller that needs `session` waits for it."""
         threading.Thread(target=self._try_to_start, name="start-spark", daemon=True).start()
 
     def activity(self) -> str:
-        """What Spark does just now, for who waits for it: a word on its start, or how many tasks are done."""
+        """Return what Spark is doing now, for a waiting user: how its start goes, or how many tasks are done."""
         if not self.is_started:
             if self.settings.spark.remote:
                 return "connecting to Spark"
             return self._fetch_progress.status or "Spark is coming up"
-        if self._jvm is None:  # its tracker is on another machine
+        if self._jvm is None:  # the tracker is on another machine
             return ""
         try:
             done, tasks = _count_tasks(self.session.sparkContext.statusTracker())
         except (Py4JError, WarehouseError):
-            return ""  # it has ended, and who works with it will hear of that
+            return ""  # Spark has ended, and its caller gets an error
         return f"Spark has done {done} of {format_count(tasks, 'task')}" if tasks else ""
 
     def table_path(self, model_id: str) -> str:
@@ -137,8 +137,8 @@ class Warehouse:
         return (scratch.folder if scratch else self.settings.state) / "locks"
 
     def close(self) -> None:
-        """End the session and its JVM; nothing happens when none was started."""
-        with self._start_lock:  # one that is coming up has to be up before it can end
+        """End the session and its JVM. Do nothing if none was started."""
+        with self._start_lock:  # wait for a start that is under way: only a started session can be ended
             self._is_closed = True
             self._stop()
 
@@ -158,7 +158,7 @@ class Warehouse:
             return
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of a JVM that has ended
+                warnings.simplefilter("ignore", RuntimeWarning)  # about a JVM that has ended
                 session.stop()
         except Py4JError:
             if interruption.received_signal() is None:
@@ -166,7 +166,7 @@ class Warehouse:
 
     def _stop_jvm(self) -> None:
         if self._gateway is not None:
-            # else objects that Python drops later look for a JVM that is gone, and say so on stderr
+            # else objects that Python frees later look for the ended JVM, and print errors to stderr
             self._gateway.shutdown()
             self._gateway = None
         if self._jvm is not None:
@@ -202,7 +202,7 @@ class Warehouse:
         try:
             self._jvm = start_jvm(dataclasses.replace(launch, inherited_files=[locks.jvm_descriptor]))
         finally:
-            locks.close_jvm_descriptor()  # or never will
+            locks.close_jvm_descriptor()  # the JVM has its copy, or didn't start
         self._session_locks = locks
         self._interruption_hooks.enter_context(interruption.on_interruption(self._jvm.terminate_soon))
         gateway = self._gateway = self._jvm.connect()
@@ -212,7 +212,7 @@ class Warehouse:
 
 
 class JarFetchProgress(FetchListener):
-    """The fetch of jars as a run shows it: a line that stays, and what is done just now."""
+    """A listener that shows the fetch of jars in a run: a notice at its start, and the current status."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
@@ -228,7 +228,7 @@ class JarFetchProgress(FetchListener):
 def _driver_launch(
     settings: Settings, java_options: Sequence[str], compiler: Sequence[str], listener: FetchListener
 ) -> JvmLaunch:
-    """How the driver is started: alone, or as the client of the cluster that spark.master names."""
+    """Return how to start the driver: alone, or as the client of the cluster that spark.master names."""
     java = find_java(settings.java_home, setting=settings.java_home_setting)
     jars = list(fetch_needed_jars(settings, listener))
     conf = _driver_conf(settings, jars)
@@ -247,12 +247,12 @@ def _driver_launch(
 
 
 def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
-    """Spark's settings for a driver of our own; the user's win over ours, but where results would change."""
+    """Return Spark's settings for the driver. The user's override the defaults, except those that change results."""
     master = settings.spark.master
     if master.startswith("local"):
         here = {**LOCAL_CONF, "spark.sql.warehouse.dir": str(settings.state / "spark-warehouse"), **SMALL_WORK_CONF}
     else:
-        here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
+        here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the cluster's machines
     ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET_CONF, **here, **DELTA_CONF}
     conf = {**ours, **settings.spark.conf, **RESULT_CONF}
     conf = {name: value for name, value in conf.items() if not name.startswith(S3A)}
@@ -261,26 +261,26 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
 
 
 def _count_tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """How many tasks of what runs now are done, and how many there are."""
+    """Return how many tasks of the active stages are done, and how many there are."""
     stages = [stage for each in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(each))]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def _secret_conf(settings: Settings) -> dict[str, str]:
-    """Settings that hold keys: they are told to the JVM when it is up, for all can read a command line."""
+    """Return the settings that may hold keys. The JVM gets them after its start: any user can read a command line."""
     given = {name: value for name, value in settings.spark.conf.items() if name.startswith(S3A)}
     return {**(settings.s3.spark_conf() if settings.uses_s3 else {}), **given}
 
 
 def _silence_pyspark() -> None:
-    # by level: whoever configures logging later enables what is merely disabled
+    # by level: a later configuration of logging would enable a logger that is only disabled
     for name in NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(DISABLED_LEVEL)
-    # its traces are of what whoever called it gets as an error and tells
+    # py4j logs the errors that its caller gets and reports
     logging.getLogger("py4j").setLevel(DISABLED_LEVEL)
     logging.getLogger().addFilter(_is_not_from_py4j)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record of the root logger, which py4j uses too, is somebody else's."""
+    """Return whether a record of the root logger isn't from py4j, which uses that logger too."""
     return PY4J_FOLDER not in Path(record.pathname).parents

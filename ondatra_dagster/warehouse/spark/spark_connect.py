@@ -1,6 +1,6 @@
-"""A session on a Spark Connect server: who runs the server gives it Delta; here is what a client can check.
+"""A session on a Spark Connect server. Its operator installs Delta there; this module checks what a client can.
 
-Its client package ends the process, or waits for minutes, where a sentence would do.
+Without these checks, Spark's client package ends the process, or waits for minutes, instead of raising an error.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ ADDRESS = re.compile(r"sc://(?P<host>\[[^\]]+\]|[^:/;]+)(?::(?P<port>\d+))?(?:/.
 
 
 def connect_to_server(remote: str, conf: dict[str, str]) -> SparkSession:
-    """A new session with these settings; raises SparkSetupError in seconds when there can't be one."""
+    """Return a new session with these settings. Raises SparkSetupError within seconds if there can't be one."""
     _check_packages()
     _check_server(remote)
-    from grpc import RpcError  # here: it may not be installed
+    from grpc import RpcError  # imported here: it may not be installed
 
     given: dict[str, bool | float | int | str | None] = {**conf}
     try:
@@ -35,14 +35,14 @@ def connect_to_server(remote: str, conf: dict[str, str]) -> SparkSession:
 
 
 def interrupt_session(session: SparkSession) -> None:
-    """Have the server end what it does for the session, whose client gets an error then."""
+    """Interrupt the server's work for the session, whose client then gets an error."""
     threading.Thread(target=_interrupt_all, args=(session,), name="interrupt-spark", daemon=True).start()
 
 
 def _interrupt_all(session: SparkSession) -> None:
     from grpc import RpcError
 
-    with contextlib.suppress(PySparkException, RpcError):  # the client hears of a lost server by itself
+    with contextlib.suppress(PySparkException, RpcError):  # the client notices a lost server itself
         session.interruptAll()
 
 
@@ -62,7 +62,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _check_server(remote: str) -> None:
-    """Whether something listens there; the address may hold a token, so only its host is told."""
+    """Raise SparkSetupError if no server listens there. The message hides the path, which may hold a token."""
     address = ADDRESS.fullmatch(remote)
     if address is None:
         raise SparkSetupError("spark.remote is no address of Spark Connect; write sc://host:port")

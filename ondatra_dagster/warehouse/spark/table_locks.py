@@ -1,7 +1,7 @@
-"""The locks of writers: one writer a table, and none while the JVM of a killed run may still commit.
+"""The locks of writers: one writer per table, and none while the JVM of a killed run may still commit.
 
-A session holds two files: one by this process, one by its JVM, which inherits it. The operating system releases
-each when its holder ends, so a JVM whose process is gone is known by its lock, not by a number.
+A session has two lock files. This process holds one; its JVM inherits and holds the other. The operating system
+releases each when its holder ends, so a JVM whose process has ended is recognized by its lock, not by its process ID.
 """
 
 import contextlib
@@ -35,22 +35,22 @@ class SessionLocks:
         self.jvm_descriptor = _open_locked(folder / f"{self._name}.jvm")
 
     def close_jvm_descriptor(self) -> None:
-        """From here on the JVM alone holds its lock."""
+        """Close this process's copy of the JVM's lock, so that the JVM alone holds it."""
         os.close(self.jvm_descriptor)
 
     def release(self) -> None:
-        """The session has ended, its JVM too."""
+        """Release the locks and remove their files, after the session and its JVM have ended."""
         os.close(self._python_descriptor)
         for kind in ("python", "jvm"):
             (self._folder / f"{self._name}.{kind}").unlink(missing_ok=True)
 
 
 def wait_for_orphans(folder: Path) -> None:
-    """Until no JVM is left whose process is gone: it may commit once more."""
+    """Wait for the end of any JVM whose process has ended: it may commit again. Raises BusyError after a minute."""
     give_up_at = time.monotonic() + ORPHAN_WAIT_SECONDS
     for jvm_lock in folder.glob("*.jvm"):
         if is_locked(jvm_lock.with_suffix(".python")):
-            continue  # a run that is alive: the locks on tables are between it and us
+            continue  # the run is alive: the locks on tables keep this process from its tables
         while is_locked(jvm_lock):
             if time.monotonic() > give_up_at:
                 raise BusyError(
@@ -63,7 +63,7 @@ def wait_for_orphans(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_table(locks: Path, table: str, *, run_id: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Hold the table for one write; BusyError names the holder, mostly after ten minutes."""
+    """Lock the table for one write. Raises BusyError, which names the holder, by default after ten minutes."""
     lock = FileLock(
         locks / f"{table}.lock",
         purpose=f"run {run_id}",
