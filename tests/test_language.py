@@ -1,4 +1,4 @@
-"""The rules of docs/writing.md, as far as a program can check them: docstrings, comments and documents."""
+"""The rules of language in CONTRIBUTING.md, as far as a program can check them: docstrings, comments, documents."""
 
 import ast
 import io
@@ -124,7 +124,7 @@ def paragraphs(page: Path) -> Iterator[Text]:
 
 
 def sentence_problems(text: Text) -> Iterator[Text]:
-    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`\"(])|\n\s*\n", text.text):
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`\"(])|\n\s*\n|\n(?=[\s│├└])", text.text):
         words = re.sub(r"\s+", " ", sentence).strip()
         prose = re.sub(r"`[^`]*`|\"[^\"]*\"", "x", words)
         if len(WORD.findall(prose)) > MAX_WORDS:
