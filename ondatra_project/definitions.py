@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from ondatra_dagster.orchestration.definitions import build_definitions
+from ondatra_dagster import build_definitions
 
 defs = build_definitions(Path(__file__).parent.parent)

@@ -33,7 +33,7 @@ import dagster  # what it does by itself isn't ours to judge
 sys.addaudithook(watch)
 from pathlib import Path
 """
-LOAD = "from ondatra_dagster.orchestration.definitions import build_definitions\nbuild_definitions(Path(sys.argv[1]))\n"
+LOAD = "from ondatra_dagster import build_definitions\nbuild_definitions(Path(sys.argv[1]))\n"
 PLAN = "from ondatra_dagster.app.workspace import load_workspace\nload_workspace(Path(sys.argv[1])).plan()\n"
 
 VALIDATE = "import os\nfrom ondatra_dagster.cli.main import run_verb\nos.chdir(sys.argv[1])\nrun_verb(['validate'])\n"

@@ -107,7 +107,7 @@ def test_a_dagster_run_that_is_told_to_end_is_no_crash(
 ) -> None:
     """As Kubernetes or systemd end a run worker: Dagster has its own handlers there."""
     (shop_with_waiting_rows.root / "defs.py").write_text(
-        "import pathlib\nfrom ondatra_dagster.orchestration.definitions import build_definitions\n"
+        "import pathlib\nfrom ondatra_dagster import build_definitions\n"
         "defs = build_definitions(pathlib.Path(__file__).parent)\n"
     )
     words = ("asset", "materialize", "--select", "key:push/sync/crm", "-f", "defs.py")
