@@ -79,7 +79,7 @@ def test_the_example_of_a_test_is_one(write_library: Callable[..., Path], monkey
     names["test_contacts"]()
     forgetful = re.sub(r"        if answer.status_code == 409.*?json=contact\)\n", "", EXAMPLES[0], flags=re.DOTALL)
     library.write_text(forgetful)
-    said = re.search(r"it would be told: `(.*?)…`", PAGE)
+    said = re.search(r"the test reports: `(.*?)…`", PAGE)
     assert said
     told: list[str] = []
     monkeypatch.setitem(names, "problems_of", lambda case: told.extend(problems_of(case)) or told)
