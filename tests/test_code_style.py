@@ -32,6 +32,9 @@ def test_a_fault_fails_its_check_and_no_other(name: str, tmp_path: Path) -> None
     for package in ("ondatra_dagster", "ondatra_project"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
+    user_code = tmp_path / "tests" / "support" / "projects" / "typed_user_code.py"
+    user_code.parent.mkdir(parents=True)
+    user_code.touch()
     (tmp_path / "ondatra_dagster" / "fault.py").write_text(FAULTS[name])
     done = {each: run_check(each, tmp_path) for each in CHECKS}
     assert [name] == [each for each in CHECKS if done[each].returncode]
