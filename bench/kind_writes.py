@@ -24,7 +24,8 @@ from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.project.model import Model, ModelInput, Reference
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
-from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
+from ondatra_dagster.warehouse.model_run import evaluate_query, write_model
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 REPETITIONS = 6  # Java has compiled the code of both by the fourth

@@ -7,9 +7,7 @@ read.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState
-from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.sync_log_appender import LogTable
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
 from ondatra_dagster.planning.find_table_and_columns import table_path
@@ -19,6 +17,7 @@ from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import FeedSegment, InvalidRow
 from ondatra_dagster.sync.run_context import Feed
 from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 if TYPE_CHECKING:
@@ -32,17 +31,8 @@ class RunTables(Protocol):
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """Return the result of the model's query on these versions of its inputs, as a DataFrame."""
 
-    def write(
-        self,
-        model: Model,
-        frame: Any,
-        note: CommitMetadata,
-        *,
-        is_full: bool = False,
-        planned: str | None = None,
-        events: EventBatchSource | None = None,
-    ) -> ModelWriteResult:
-        """Write the frame, or the events, to the model's table.
+    def write(self, write: ModelWrite) -> ModelWriteResult:
+        """Write the rows, or the events, to the model's table.
 
         Raise ChecksFailedError when rows fail the model's checks.
         """
@@ -111,19 +101,9 @@ class SparkTables:
             self._announce_work_size(model)
         return evaluate_query(self.warehouse, model, versions, is_full=is_full)
 
-    def write(
-        self,
-        model: Model,
-        frame: Any,
-        note: CommitMetadata,
-        *,
-        is_full: bool = False,
-        planned: str | None = None,
-        events: EventBatchSource | None = None,
-    ) -> ModelWriteResult:
-        from ondatra_dagster.warehouse.model_run import ModelWrite, write_model
+    def write(self, write: ModelWrite) -> ModelWriteResult:
+        from ondatra_dagster.warehouse.model_run import write_model
 
-        write = ModelWrite(model=model, frame=frame, note=note, is_full=is_full, planned_version=planned, events=events)
         return write_model(self.warehouse, write)
 
     def _announce_work_size(self, model: Model) -> None:

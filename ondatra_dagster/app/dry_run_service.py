@@ -20,10 +20,8 @@ from ondatra_dagster.app.model_and_sync_steps import ComputedModel, RunService
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.event_store import event_store_path
-from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.find_table_and_columns import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import NO_VERSION
@@ -41,6 +39,7 @@ from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import dry_run_sync
 from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import CloneFeed
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 
@@ -160,25 +159,14 @@ class DryRunTables:
         self._clone_table(model.id)
         return self._tables.compute(model, versions, is_full=is_full)
 
-    def write(
-        self,
-        model: Model,
-        frame: Any,
-        note: CommitMetadata,
-        *,
-        is_full: bool = False,
-        planned: str | None = None,
-        events: EventBatchSource | None = None,
-    ) -> ModelWriteResult:
-        """Write the frame to the clone. The query is evaluated again if the original changed after the plan."""
-        clone = self._clones[model.id]
-        is_as_planned = planned == (format_table_version(clone.original) if clone.original else "")
-        written = self._tables.write(
-            model, frame, note, is_full=is_full, planned=None if is_as_planned else "", events=events
-        )
+    def write(self, write: ModelWrite) -> ModelWriteResult:
+        """Write the rows to the clone. The query is evaluated again if the original changed after the plan."""
+        clone = self._clones[write.model.id]
+        is_as_planned = write.planned_version == (format_table_version(clone.original) if clone.original else "")
+        written = self._tables.write(dataclasses.replace(write, planned_version=None if is_as_planned else ""))
         now = read_table_state(clone.path)
         if clone.original and now and not now.log_version:
-            del self._scratch.tables[model.id]  # readers use the real table, at its real version
+            del self._scratch.tables[write.model.id]  # readers use the real table, at its real version
         return written
 
     def _clone_table(self, model_id: str) -> None:

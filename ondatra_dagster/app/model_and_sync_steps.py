@@ -32,6 +32,7 @@ from ondatra_dagster.row_changes import format_key
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
 from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.result_of_write_and_checks import (
     InvalidRowSample,
     ModelWriteResult,
@@ -107,12 +108,17 @@ class RunService:
         note = CommitMetadata(
             definition=model.definition, inputs=step.inputs, run_id=computed.run_id, checks=model.checks_digest
         )
-        planned = format_table_version(step.table) if step.table else ""
         events = self.current_state.events(model)
+        write = ModelWrite(
+            model=model,
+            frame=computed.frame,
+            note=note,
+            is_full=step.is_full,
+            planned_version=format_table_version(step.table) if step.table else "",
+            events=events,
+        )
         try:
-            written = self.tables.write(
-                model, computed.frame, note, is_full=step.is_full, planned=planned, events=events
-            )
+            written = self.tables.write(write)
         except ChecksFailedError as error:
             self._store_verdicts(model, error.findings)
             raise

@@ -12,7 +12,6 @@ from pyspark.sql.types import MapType, StructType
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
-from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, REASON_COLUMN
@@ -21,6 +20,7 @@ from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, T
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
 from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.optimize_and_vacuum import finish_interrupted_vacuum
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import check_input_files
 from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
@@ -42,19 +42,6 @@ from ondatra_dagster.warehouse.spark.table_locks import lock_table
 
 MAX_SAMPLES = 20
 MISFIT_REASON = "MISFIT"  # the reason of an invalid event
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelWrite:
-    """The result of a model's query, and how to write it to the model's table."""
-
-    model: Model
-    frame: DataFrame  # the query's rows
-    note: CommitMetadata
-    is_full: bool = False  # also delete rows that the query no longer gives, if the kind would keep them
-    # the table's version at the plan; when another run has written since, the query is evaluated again
-    planned_version: str | None = None
-    events: EventBatchSource | None = None  # for kind events: the events to append
 
 
 def evaluate_query(

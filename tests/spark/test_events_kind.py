@@ -23,7 +23,8 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, Transaction, open_target
 from ondatra_dagster.warehouse.kinds.events_from_collector import write_invalid_events
-from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
+from ondatra_dagster.warehouse.model_run import evaluate_query, write_model
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 from ondatra_dagster.warehouse.spark.session import Warehouse
 

@@ -15,7 +15,8 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, SparkSettings, read_settings
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
-from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
+from ondatra_dagster.warehouse.model_run import evaluate_query, write_model
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.spark.jar_download import (
     DELTA_JARS,
     S3A_JARS,

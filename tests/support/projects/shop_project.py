@@ -43,6 +43,7 @@ from ondatra_dagster.row_changes import (
     format_key,
 )
 from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.result_of_write_and_checks import (
     InvalidRowSample,
     ModelWriteResult,
@@ -192,21 +193,13 @@ class PlainTables:
         with (self._settings.root / path).open() as file:
             return [(row["id"] or None, row["email"]) for row in csv.DictReader(file)]
 
-    def write(
-        self,
-        model: Model,
-        frame: list[Row],
-        note: CommitMetadata,
-        *,
-        is_full: bool = False,
-        planned: str | None = None,
-        events: EventBatchSource | None = None,
-    ) -> ModelWriteResult:
+    def write(self, write: ModelWrite) -> ModelWriteResult:
+        model, frame, note = write.model, write.frame, write.note
         table = self._get_or_create_table(model.id)
-        assert planned in (None, f"{table.table_id}@{table.version}" if table.version >= 0 else "")
-        if events:
-            return self._flush(table, events, note)
-        if is_full:
+        assert write.planned_version in (None, f"{table.table_id}@{table.version}" if table.version >= 0 else "")
+        if write.events:
+            return self._flush(table, write.events, note)
+        if write.is_full:
             self.refreshed_models.append(model.id)
         findings = [self._check_rows(check, frame) for check in model.checks]
         if refused := checks_failed_error(model, findings):
@@ -217,7 +210,7 @@ class PlainTables:
         aside = [InvalidRowSample(key=(None,), reason="NULL")] if keyed.pop(None, None) else []
         before = dict(table.rows)
         changes = [change for key, row in keyed.items() for change in self._update_row(table, str(key), row)]
-        if is_full:
+        if write.is_full:
             changes += [self._delete_row(table, key) for key in before if key not in keyed]
         if changes or table.version < 0:
             table.feed += changes

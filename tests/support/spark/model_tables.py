@@ -15,7 +15,8 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.row_changes import InvalidRow, RowChange
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
-from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
+from ondatra_dagster.warehouse.model_run import evaluate_query, write_model
+from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
