@@ -51,8 +51,8 @@ def read_fields(
             if name in values:
                 problems.add_literal(InvalidLiteralError(key, f"{name!r} stands twice in {where}", "keep one of them"))
             values[name] = readers[name](value, problems)
-        except InvalidLiteralError as wrong:
-            problems.add_literal(wrong)
+        except InvalidLiteralError as error:
+            problems.add_literal(error)
     return values
 
 
@@ -129,10 +129,10 @@ def list_reader(reader: LiteralReader) -> LiteralReader:
 
 def pattern_reader(pattern: re.Pattern[str], what: str) -> LiteralReader:
     def read(node: ast.expr, problems: ProblemList) -> str:
-        found = read_text(node, problems)
-        if not pattern.fullmatch(found):
+        text = read_text(node, problems)
+        if not pattern.fullmatch(text):
             raise_unexpected(node, what)
-        return found
+        return text
 
     return read
 
