@@ -167,8 +167,8 @@ class Queue:
             self.write_meta("shape", shape.value)
 
     def read_meta(self, name: str) -> str | None:
-        found = self.store.fetch_rows(READ_META, (name,))
-        return None if not found or found[0][0] is None else str(found[0][0])
+        rows = self.store.fetch_rows(READ_META, (name,))
+        return None if not rows or rows[0][0] is None else str(rows[0][0])
 
     def write_meta(self, name: str, value: str | int) -> None:
         self.store.execute(WRITE_META, (name, value))
@@ -243,8 +243,8 @@ def load_layout(text: str) -> Layout:
 
 def read_unit_kind(store: SqliteStore) -> UnitKind | None:
     """Return the kind of the units in the file; None: there are none yet."""
-    found = store.fetch_rows(READ_META, ("shape",))
-    return UnitKind(found[0][0]) if found else None
+    rows = store.fetch_rows(READ_META, ("shape",))
+    return UnitKind(rows[0][0]) if rows else None
 
 
 def parse_unit_ids(text: str) -> list[int]:

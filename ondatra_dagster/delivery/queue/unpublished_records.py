@@ -51,8 +51,8 @@ class PushAttempt:
 
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
     """Store rows that ended until they are published; the caller has the transaction."""
-    for begin in range(0, len(rows), PACK_ROWS):
-        part = rows[begin : begin + PACK_ROWS]
+    for start in range(0, len(rows), PACK_ROWS):
+        part = rows[start : start + PACK_ROWS]
         text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
         values = (attempt.run_id, kind, len(part), attempt.started_at, attempt.ended_at, text)
         queue.store.execute(ADD_PACK, values)
@@ -141,20 +141,20 @@ def end_run(queue: Queue, run_id: str) -> None:
 
 def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
     """Return how many files of each type the run has begun to write."""
-    begun: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
-    return begun
+    file_counts: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
+    return file_counts
 
 
 def count_unassigned_rows(queue: Queue, run_id: str) -> list[UnassignedRows]:
     _check_no_stray_packs(queue)
-    found = queue.store.fetch_rows(COUNT_UNASSIGNED_ROWS, (run_id,))
-    return [UnassignedRows(str(kind), int(rows), float(oldest)) for kind, rows, oldest in found]
+    groups = queue.store.fetch_rows(COUNT_UNASSIGNED_ROWS, (run_id,))
+    return [UnassignedRows(str(kind), int(rows), float(oldest)) for kind, rows, oldest in groups]
 
 
 def _check_no_stray_packs(queue: Queue) -> None:
-    ((strays,),) = queue.store.fetch_rows(COUNT_STRAY_PACKS, (RECORD_TYPES,))
-    if strays:
-        raise queue.store.damage_error(f"{strays} packs of settled rows belong to no run or no type")
+    ((stray_count,),) = queue.store.fetch_rows(COUNT_STRAY_PACKS, (RECORD_TYPES,))
+    if stray_count:
+        raise queue.store.damage_error(f"{stray_count} packs of settled rows belong to no run or no type")
 
 
 def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RecordFile | None:
@@ -188,8 +188,8 @@ def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
 
 def read_file_rows(queue: Queue, file: RecordFile) -> Iterator[tuple[float, float, SettledRow]]:
     """Yield a file's rows, each with the start and the end of its batch."""
-    for started_at, ended_at, *kept in queue.store.iterate_rows(READ_FILE_PACKS, file):
-        for row in read_pack(queue.store, kept):
+    for started_at, ended_at, *pack in queue.store.iterate_rows(READ_FILE_PACKS, file):
+        for row in read_pack(queue.store, pack):
             yield float(started_at), float(ended_at), row
 
 
@@ -224,10 +224,10 @@ def read_unpublished_rows(
     store: SqliteStore, run_id: str, kind: str, published: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
     """Yield the rows of a type that aren't in these files, newest first, each with the times of its batch."""
-    for started_at, ended_at, *kept in store.iterate_rows(
+    for started_at, ended_at, *pack in store.iterate_rows(
         READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published)
     ):
-        for row in reversed(list(read_pack(store, kept))):
+        for row in reversed(list(read_pack(store, pack))):
             yield float(started_at), float(ended_at), row
 
 
