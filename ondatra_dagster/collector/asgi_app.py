@@ -112,14 +112,14 @@ class CollectorApp:
 
     async def _store_request(self, request: EventRequest) -> CollectorResponse:
         try:
-            end = await self._collector.store_request(request)
+            result = await self._collector.store_request(request)
         except DiskFullError:
             raise retry_later_error("disk", "the disk is full; send it later", RETRY_AFTER_SECONDS) from None
         except StateError as error:
             raise RequestRejectedError(503, "file", str(error), ((b"retry-after", b"30"),)) from None
-        if end is StoreResult.KEY_CONFLICT:
+        if result is StoreResult.KEY_CONFLICT:
             raise RequestRejectedError(409, "key", "this Idempotency-Key came with another body before; take a new one")
-        counts_by_model = self._counts.accepted_events if end is StoreResult.NEW else self._counts.repeated_events
+        counts_by_model = self._counts.accepted_events if result is StoreResult.NEW else self._counts.repeated_events
         counts_by_model[request.model] += request.events
         self._counts.received_bytes += len(request.body)
         return accepted_response(request.events)
@@ -143,11 +143,11 @@ def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
         events = [events]
     elif type(events) is not list:
         raise RequestRejectedError(400, "json", "a batch is an array of events: [{…}, …]")
-    reading = ParseNotes()
+    notes = ParseNotes()
     for index, event in enumerate(events):
-        reading.index = index
-        route.parser.parse_event(event, reading)
-    if problems := reading.problems:
+        notes.index = index
+        route.parser.parse_event(event, notes)
+    if problems := notes.problems:
         fields = f"{len(problems)} fields" if len(problems) > 1 else "a field"
         listed_problems, unlisted_count = problems[:MAX_LISTED_PROBLEMS], len(problems) - MAX_LISTED_PROBLEMS
         details: dict[str, Any] = (

@@ -133,15 +133,15 @@ class Collector:
         So no number is used twice for a model, even if an older copy of the file was restored.
         """
         numbering = await self._commits.run_function(lambda file: file.sequence_id)
-        last = await asyncio.to_thread(self._last_number, routes, numbering)
-        await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last))
+        last_number = await asyncio.to_thread(self._last_number, routes, numbering)
+        await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last_number))
         self.routes = routes
 
     def _last_number(self, routes: ModelRoutes, numbering: str) -> int:
-        last = [
+        last_numbers = [
             read_last_transaction(warehouse_table_path(self._settings, model), numbering) for model in routes.models
         ]
-        return max((number for number in last if number), default=0)
+        return max((number for number in last_numbers if number), default=0)
 
     def stop(self) -> None:
         """Commit all pending requests and close the file."""

@@ -207,14 +207,14 @@ class CollectorServer:
             await asyncio.to_thread(self.collector.stop)
 
     async def _serve_until_stopped(self, started: Callable[[], None]) -> None:
-        sweeping = asyncio.create_task(self.collector.repeat_periodic_tasks())
-        sweeping.add_done_callback(lambda _: self.stop())  # the task has failed, or the file can't be written
+        periodic_tasks = asyncio.create_task(self.collector.repeat_periodic_tasks())
+        periodic_tasks.add_done_callback(lambda _: self.stop())  # the task has failed, or the file can't be written
         try:
             started()
             await self._server.serve(sockets=[self._listener])
         finally:
-            is_over = sweeping.done()
-            sweeping.cancel()
+            is_over = periodic_tasks.done()
+            periodic_tasks.cancel()
         if is_over:
-            sweeping.result()
+            periodic_tasks.result()
             raise StateError("the file of events can't be written any more; start it again")

@@ -237,11 +237,11 @@ def summarize_pending(path: Path, model: str, number: int) -> PendingSummary:
         if store is None:
             return PendingSummary()
         with store.read_transaction():
-            events, first = store.fetch_rows(COUNT_EVENTS_AFTER, (model, number))[0]
+            events, first_number = store.fetch_rows(COUNT_EVENTS_AFTER, (model, number))[0]
             if not events:
                 return PendingSummary()
-            received_at = store.fetch_rows(SELECT_RECEIVED_AT, (first,))[0][0]
-            return PendingSummary(events, received_at / 1e6, f"{_select_sequence_id(store)}@{first}")
+            received_at = store.fetch_rows(SELECT_RECEIVED_AT, (first_number,))[0][0]
+            return PendingSummary(events, received_at / 1e6, f"{_select_sequence_id(store)}@{first_number}")
 
 
 def count_stored_events(path: Path) -> dict[str, int]:
@@ -310,10 +310,10 @@ def decompress_body(kept: bytes) -> bytes:
         return kept
     import pyarrow
 
-    frame = len(LZ4_PREFIX) + SIZE_BYTES
-    size = int.from_bytes(kept[len(LZ4_PREFIX) : frame])
+    frame_start = len(LZ4_PREFIX) + SIZE_BYTES
+    size = int.from_bytes(kept[len(LZ4_PREFIX) : frame_start])
     try:
-        body: bytes = pyarrow.decompress(kept[frame:], decompressed_size=size, codec="lz4", asbytes=True)
+        body: bytes = pyarrow.decompress(kept[frame_start:], decompressed_size=size, codec="lz4", asbytes=True)
     except OSError as error:
         problem = "a request in the file of events can't be read any more"
         raise StateError(f"{problem} ({error}); look at the disk") from error

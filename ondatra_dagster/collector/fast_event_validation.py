@@ -152,8 +152,8 @@ def _map_type(of: EventType) -> Any:
 
 def _struct_type(of: EventType) -> Any:
     fields = [
-        _Field(f"field_{index}", name, _nested_type(part), is_required=False)
-        for index, (name, part) in enumerate(zip(of.fields, of.type_arguments, strict=True))
+        _Field(f"field_{index}", name, _nested_type(field_type), is_required=False)
+        for index, (name, field_type) in enumerate(zip(of.fields, of.type_arguments, strict=True))
     ]
     is_unread = not _are_plain_names(of.fields) or NEEDS_PARSER in [field.type for field in fields]
     return NEEDS_PARSER if is_unread else _object_type(fields)

@@ -83,10 +83,10 @@ class GroupCommit:
 
     def _next_tasks(self) -> list[_Task | None]:
         """Wait for the first task; return it with all others that are there by then."""
-        work = [self._tasks.get()]
-        while len(work) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
-            work.append(self._tasks.get())
-        return work
+        tasks = [self._tasks.get()]
+        while len(tasks) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
+            tasks.append(self._tasks.get())
+        return tasks
 
     def _process_tasks(self, file: EventStore, work: Sequence[_Task | None]) -> bool:
         """Commit the requests, then run the functions; return whether more tasks may come."""
@@ -113,8 +113,8 @@ class GroupCommit:
     def _fail_remaining(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                if work := self._tasks.get_nowait():
-                    self._set_results([(work.future, self._stop_error())])
+                if task := self._tasks.get_nowait():
+                    self._set_results([(task.future, self._stop_error())])
 
     def _stop_error(self) -> StateError:
         """Return the reason why no task can be done any more."""

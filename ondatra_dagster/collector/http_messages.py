@@ -142,9 +142,9 @@ def cors_headers(headers: RequestHeaders, settings: EventSettings) -> Headers:
     origin = headers.get(b"origin")
     if origin is None or not settings.origins:
         return ()
-    vary = (b"vary", b"origin")
+    vary_header = (b"vary", b"origin")
     is_known = settings.allows_any_origin or origin.decode("latin-1") in settings.origins
-    return ((b"access-control-allow-origin", origin), vary) if is_known else (vary,)
+    return ((b"access-control-allow-origin", origin), vary_header) if is_known else (vary_header,)
 
 
 PREFLIGHT_HEADERS: Headers = (

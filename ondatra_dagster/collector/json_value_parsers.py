@@ -243,7 +243,7 @@ def _map_key_parser(of: EventType) -> ValueParser:
 
 
 def _struct_parser(of: EventType) -> ValueParser:
-    readers = {name: build_parser(part) for name, part in zip(of.fields, of.type_arguments, strict=True)}
+    readers = {name: build_parser(field_type) for name, field_type in zip(of.fields, of.type_arguments, strict=True)}
     declared_names = names_by_casefold(of.fields)
 
     def read(value: Any, path: str, notes: ParseNotes) -> Any:

@@ -94,13 +94,13 @@ class ModelEvents:
         content = orjson.loads(intake.body)
         received_at = EPOCH + datetime.timedelta(microseconds=intake.received_at)
         for event in content if isinstance(content, list) else [content]:
-            reading = ParseNotes()
-            row = self._parser.parse_event(event, reading, received_at)
-            if not reading.problems:
+            notes = ParseNotes()
+            row = self._parser.parse_event(event, notes, received_at)
+            if not notes.problems:
                 rows.append(row)
                 continue
             problem = "; ".join(
-                f"{field_problem.field} {field_problem.problem}".strip() for field_problem in reading.problems
+                f"{field_problem.field} {field_problem.problem}".strip() for field_problem in notes.problems
             )
             misfits.append(InvalidEvent(intake.number, received_at, orjson.dumps(event).decode(), problem))
 

@@ -106,20 +106,20 @@ def deliver(
 
     `counter` counts the run's units; without it they are counted from now on.
     """
-    frozen = load_batches(queue)
+    stored_batches = load_batches(queue)
     jobs = OpenJobs(
-        (batch for batch in frozen if batch.job),
+        (batch for batch in stored_batches if batch.job),
         interval_seconds=settings.push.poll_interval_seconds,
         timeout_seconds=settings.push.poll_timeout_seconds,
         clock=hooks.clock,
         sleep=hooks.sleep,
     )
-    journals = JournalPool(settings.journal_path, {batch.batch_key for batch in frozen})
+    journals = JournalPool(settings.journal_path, {batch.batch_key for batch in stored_batches})
     scheduler = BatchScheduler(
         queue,
         CircuitBreaker(hooks.may_continue),
         jobs,
-        restore_crashed_batches(queue, [batch for batch in frozen if not batch.job], journals),
+        restore_crashed_batches(queue, [batch for batch in stored_batches if not batch.job], journals),
         max_claimed=0 if only_polls else settings.max_claimed,
         batch_size=settings.push.batch_size,
     )
@@ -206,8 +206,8 @@ class _DeliveryLoop:
     def _seconds_to_wait(self) -> float:
         """Return how long to wait for a batch before the run does other tasks."""
         poll_seconds = self.scheduler.seconds_to_poll()
-        idle = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
-        return idle if poll_seconds is None else min(poll_seconds, idle)
+        idle_seconds = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
+        return idle_seconds if poll_seconds is None else min(poll_seconds, idle_seconds)
 
     def _start_batches(self, batches: Sequence[Batch]) -> None:
         """Hand the batches to the threads; their frozen rows are committed by now."""

@@ -120,10 +120,10 @@ class ResponseJournal:
 
     def record_settled(self) -> None:
         """Record that the rows of all calls since the last time are settled: these calls won't be made again."""
-        new = self._call_counts - self._settled_counts
+        new_counts = self._call_counts - self._settled_counts
         self._settled_counts = self._call_counts.copy()
-        if new:
-            self._write(["settled", dict(new)])
+        if new_counts:
+            self._write(["settled", dict(new_counts)])
 
     def close(self) -> None:
         if self._file is not None:

@@ -143,8 +143,8 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         interruption.raise_if_interrupted()
         if self._rate_limit is None or not prepared.is_to_base_url:
             return self._send_now(prepared)
-        with self._rate_limit.wait_for_turn() as connecting:
-            return self._send_now(prepared, connecting)
+        with self._rate_limit.wait_for_turn() as connect_hook:
+            return self._send_now(prepared, connect_hook)
 
     def _send_now(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
         """Send the request once; raise SyncStoppedError if the sync was stopped: such a call has no answer to use."""

@@ -80,8 +80,8 @@ def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh
     client_secret = secret(auth.client_secret) if auth.client_secret else None
     if auth.client_auth == "basic" and client_secret:
         # both are quoted as in a form, so that a colon in the id stays part of the id
-        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
-        return TokenRequest(auth.token_url, form, {"authorization": f"Basic {base64.b64encode(pair).decode()}"})
+        credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
+        return TokenRequest(auth.token_url, form, {"authorization": f"Basic {base64.b64encode(credentials).decode()}"})
     form["client_id"] = client_id
     if client_secret:
         form["client_secret"] = client_secret
@@ -162,14 +162,14 @@ class TokenFile:
 
     def store_tokens(self, tokens: OAuthTokens) -> None:
         """Store the tokens before they are used, by an atomic write."""
-        new = self._path.with_suffix(".new")
+        new_path = self._path.with_suffix(".new")
         with explain_file_errors(self._path):
-            new.unlink(missing_ok=True)
-            with open_private_file(new, "xb") as file:
+            new_path.unlink(missing_ok=True)
+            with open_private_file(new_path, "xb") as file:
                 file.write(orjson.dumps(tokens._asdict()))
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(self._path)
+            new_path.replace(self._path)
 
 
 FAILURE_PAUSE_SECONDS = 30.0  # a token server that is down isn't asked again for each row

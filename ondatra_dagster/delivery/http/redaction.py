@@ -74,9 +74,9 @@ def _prefix_length(public: int) -> int:
 
 def _plain_encoding(text: str, public: str) -> SecretEncoding:
     word = _WORD.match(text)
-    spelling = _blankless_encoding(text, _prefix_length(len(public)), word.end() if word else 0)
-    if len(spelling.text) >= MIN_PREFIX_LENGTH:
-        return spelling
+    encoding = _blankless_encoding(text, _prefix_length(len(public)), word.end() if word else 0)
+    if len(encoding.text) >= MIN_PREFIX_LENGTH:
+        return encoding
     return SecretEncoding(text.replace("+", " "), text.replace("+", " "))
 
 
@@ -144,11 +144,11 @@ def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
 
 def _public_length(secret: str) -> int:
     """Return the length of the beginning that other secrets share: a scheme, a PEM head, a JSON opening."""
-    if opening := _JSON_OPENING.match(secret):
+    if opening_match := _JSON_OPENING.match(secret):
         first = next(_json_texts(secret), None)
         position = secret.find(_encode_utf8_json(first)[:MIN_PREFIX_LENGTH]) if first else -1
         if first is None or position < 0:
-            return opening.end()
+            return opening_match.end()
         return position + _public_length(first)
     match = _PEM_HEAD.match(secret) or _SCHEME.match(secret)
     return match.end() if match else 0
@@ -205,14 +205,14 @@ class Redactor:
 
     def add_secret(self, secret: str) -> None:
         """Mask this value from now on, also without the line end that it had in a file."""
-        new = set(find_secrets(secret)) - self._secrets
-        if not new:
+        new_secrets = set(find_secrets(secret)) - self._secrets
+        if not new_secrets:
             return
-        encodings = {spelling: None for value in new for spelling in list_encodings(value)}
+        encodings = {new_encoding: None for value in new_secrets for new_encoding in list_encodings(value)}
         # new tuples, so that other threads never see one that is being changed
         self._long_encodings += tuple(encoding for encoding in encodings if len(encoding.text) >= MIN_PREFIX_LENGTH)
         self._short_encodings += tuple(encoding for encoding in encodings if len(encoding.text) < MIN_PREFIX_LENGTH)
-        self._secrets |= new
+        self._secrets |= new_secrets
 
     def redact(self, text: str) -> str:
         """Return the text with each secret masked."""

@@ -242,13 +242,13 @@ def _auth_headers(auth: Auth | None, secret: Callable[[Variable], str]) -> Mappi
         case HeaderAuth(token, header):
             return {header: secret(token)}
         case BasicAuth(user, password):
-            pair = f"{_resolve_text(user, secret)}:{secret(password)}"
-            return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+            credentials = f"{_resolve_text(user, secret)}:{secret(password)}"
+            return {"authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
     return {}
 
 
 def _encode_headers(headers: Mapping[str, object]) -> Headers:
-    encoded: Headers = {}
+    headers_in_bytes: Headers = {}
     for name, value in headers.items():
         if value is None:
             continue
@@ -259,8 +259,8 @@ def _encode_headers(headers: Mapping[str, object]) -> Headers:
             raise RequestRefusedError(
                 f"the value of the header {name!r} has a line break or another control character in it"
             )
-        encoded[key] = text.encode()
-    return encoded
+        headers_in_bytes[key] = text.encode()
+    return headers_in_bytes
 
 
 def _encode_body(call: HttpCall) -> tuple[bytes, bytes | None]:

@@ -121,10 +121,10 @@ def read_response_text(
 
 def _decompress(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     chunks = filter(None, chunks)
-    first = next(chunks, None)
-    if first is None:  # a 204 has no body to decompress, whatever its headers say
+    first_chunk = next(chunks, None)
+    if first_chunk is None:  # a 204 has no body to decompress, whatever its headers say
         return
-    chunks = itertools.chain([first], chunks)
+    chunks = itertools.chain([first_chunk], chunks)
     if encoding in {"identity", ""}:
         yield from chunks
         return

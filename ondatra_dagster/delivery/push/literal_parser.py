@@ -109,11 +109,11 @@ def number_reader(*, least: float, most: float = math.inf, whole: bool = False) 
 
 def choice_reader(words: Sequence[str], plural: str) -> LiteralReader:
     def read(node: ast.expr, problems: ProblemList) -> str:
-        word = read_text(node, problems)
-        if word not in words:
-            remedy = suggest_correction(word, words, plural=plural)
-            raise InvalidLiteralError(node, f"{word!r} is not one of the {plural}", remedy)
-        return word
+        choice = read_text(node, problems)
+        if choice not in words:
+            remedy = suggest_correction(choice, words, plural=plural)
+            raise InvalidLiteralError(node, f"{choice!r} is not one of the {plural}", remedy)
+        return choice
 
     return read
 

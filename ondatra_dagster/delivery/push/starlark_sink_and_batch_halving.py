@@ -73,7 +73,9 @@ class StarlarkSink:
         calls = self._api.begin_calls(journal)
         if self._library.config.push.on_batch_error == "bisect":
             result = push_with_bisection(
-                parcel, lambda part: self._call_push(part, calls), last_status=lambda: calls.call_counts.last_status
+                parcel,
+                lambda push_batch: self._call_push(push_batch, calls),
+                last_status=lambda: calls.call_counts.last_status,
             )
         else:
             result = self._call_push(parcel, calls)

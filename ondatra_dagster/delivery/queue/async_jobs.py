@@ -94,9 +94,9 @@ def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
         return counts
     fill_in_job_table(queue)
     is_mirror = queue.unit_kind is UnitKind.MIRROR
-    for unit, part, key, old_rows, new_rows in queue.store.fetch_rows(READ_UNITS_IN_JOBS):
+    for unit, partition, key, old_rows, new_rows in queue.store.fetch_rows(READ_UNITS_IN_JOBS):
         rows_on_api = read_content_size(queue.store, str(key)) if is_mirror else int(old_rows)
-        counts.update(counter.count(CountedUnit(int(unit), str(part), rows_on_api, int(new_rows)), None))
+        counts.update(counter.count(CountedUnit(int(unit), str(partition), rows_on_api, int(new_rows)), None))
     return counts
 
 

@@ -85,11 +85,11 @@ def count_changed_rows(had: int, has: int) -> Counts:
 
 def count_units(queue: Queue, where: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
     """Count the queue's units that a condition on their columns finds, by operation."""
-    span = {"watermark": queue.watermark, **(bounds or {})}
+    parameters = {"watermark": queue.watermark, **(bounds or {})}
     if queue.unit_kind is UnitKind.MIRROR:
-        return _count_mirrors(queue.store, where, span)
+        return _count_mirrors(queue.store, where, parameters)
     statement = COUNT_BY_PARTITION if queue.replaces_rows else COUNT_BY_UNIT
-    unit_counts = queue.store.fetch_rows(statement.format(where=where), span)[0]
+    unit_counts = queue.store.fetch_rows(statement.format(where=where), parameters)[0]
     return Counts({operation: int(units) for operation, units in zip(UnitOperation, unit_counts, strict=True) if units})
 
 
@@ -162,10 +162,10 @@ class UnitCounter:
             return later_counts
         if self._is_mirror:
             return count_changed_rows(unit.rows_on_api, unit.rows_desired)
-        part = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
-        if part is None:
+        partition = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
+        if partition is None:
             return SINGLE_COUNTS[operation_of(had=bool(unit.rows_on_api), has=bool(unit.rows_desired))]
-        operation = part.count_new_row() if unit.rows_desired else part.count_old_row(end)
+        operation = partition.count_new_row() if unit.rows_desired else partition.count_old_row(end)
         return SINGLE_COUNTS[operation] if operation else NO_COUNTS
 
     def count_later(self, unit: CountedUnit, end: UnitOutcome) -> None:
@@ -178,8 +178,8 @@ def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:
         return {}
     rows = queue.store.fetch_rows(READ_REPLACED_PARTITIONS, {"watermark": queue.watermark})
     return {
-        str(part): ReplacedPartition(deletes=max(int(old) - int(new), 0), updates=min(int(old), int(new)))
-        for part, old, new in rows
+        str(partition): ReplacedPartition(deletes=max(int(old) - int(new), 0), updates=min(int(old), int(new)))
+        for partition, old, new in rows
     }
 
 

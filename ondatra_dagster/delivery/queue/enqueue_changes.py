@@ -146,9 +146,11 @@ def _delete_leftovers(queue: Queue) -> None:
 def coalesce_segment(queue: Queue, segment: FeedSegment) -> Iterator[CoalescedChange]:
     """Yield one change for each key of a segment."""
     pages = iter(segment.pages)
-    for first in pages:  # all pages of a segment have the layout of its first page
-        rest = (change for page in pages for change in page.changes)
-        yield from coalesce_changes(itertools.chain(first.changes, rest), queue.store_layout(first.layout))
+    for first_page in pages:  # all pages of a segment have the layout of its first page
+        other_changes = (change for page in pages for change in page.changes)
+        yield from coalesce_changes(
+            itertools.chain(first_page.changes, other_changes), queue.store_layout(first_page.layout)
+        )
 
 
 def split_into_chunks(keys: Iterator[CoalescedChange], size: int) -> Iterator[list[CoalescedChange]]:
@@ -160,8 +162,8 @@ def _stage_chunk(
     queue: Queue, chunk: list[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
 ) -> None:
     known_keys = keys_with_units(queue, [change.key for change in chunk])
-    new = (change for change in chunk if change.key not in known_keys)
-    add_units(queue, _build_units(queue, new, now, is_held))
+    new_changes = (change for change in chunk if change.key not in known_keys)
+    add_units(queue, _build_units(queue, new_changes, now, is_held))
     staged_rows = [
         (change.key, change.version, change.desired, row_digest(change.key, change.version, change.desired))
         for change in chunk
@@ -267,13 +269,13 @@ def _coalesce_one(change: RowChange, layout: int) -> CoalescedChange:
 
 
 def _coalesce_many(key: str, rows: list[RowChange], layout: int) -> CoalescedChange:
-    first: dict[int, RowChange] = {}
-    last: dict[int, RowChange] = {}
+    first_changes: dict[int, RowChange] = {}
+    last_changes: dict[int, RowChange] = {}
     for change in rows:
-        first.setdefault(change.rowid, change)
-        last[change.rowid] = change
-    acknowledged = [change for change in first.values() if change.change_type in _REMOVING_CHANGE_TYPES]
-    desired = [change for change in last.values() if change.change_type not in _REMOVING_CHANGE_TYPES]
+        first_changes.setdefault(change.rowid, change)
+        last_changes[change.rowid] = change
+    acknowledged = [change for change in first_changes.values() if change.change_type in _REMOVING_CHANGE_TYPES]
+    desired = [change for change in last_changes.values() if change.change_type not in _REMOVING_CHANGE_TYPES]
     return CoalescedChange(
         key,
         max(change.version for change in rows),
@@ -315,11 +317,11 @@ def _add_units(queue: Queue, segment: FeedSegment, of: Callable[[CoalescedChange
     for chunk in split_into_chunks(coalesce_segment(queue, segment), CHUNK_KEYS):
         with queue.store.write_transaction():
             known_keys = keys_with_units(queue, [change.key for change in chunk])
-            new = [of(change) for change in chunk if change.key not in known_keys]
-            add_units(queue, new)
+            new_units = [of(change) for change in chunk if change.key not in known_keys]
+            add_units(queue, new_units)
             if renews:
                 queue.store.execute(REQUEUE_KEYS, (orjson.dumps(sorted(known_keys)).decode(),))
-            keys += len(chunk) if renews else len(new)
+            keys += len(chunk) if renews else len(new_units)
     return keys
 
 

@@ -133,8 +133,8 @@ class RecordedOutcomes:
             *self._delivered_versions.values(),
             *(end.version for end in self._rejected_by_key.values()),
         ]
-        first = [min(recorded_versions)] if recorded_versions and after == NOTHING_ENQUEUED else []
-        versions_between = (version for version in (*self._crash_versions, *first) if after < version < upto)
+        first_versions = [min(recorded_versions)] if recorded_versions and after == NOTHING_ENQUEUED else []
+        versions_between = (version for version in (*self._crash_versions, *first_versions) if after < version < upto)
         return [*sorted(set(versions_between)), *([upto] if upto > after else [])]
 
     def may_be_sent(self, version: int) -> bool:

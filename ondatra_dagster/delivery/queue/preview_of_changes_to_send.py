@@ -110,9 +110,9 @@ def _count_units_on_api(queue: Queue, size: int | None) -> int | None:
 def _read_samples(queue: Queue, limit: int) -> Iterator[ExpectedKeyChange]:
     counter = UnitCounter(queue)
     bounds = {"watermark": queue.watermark, "limit": limit}
-    for unit, part, key, acknowledged, desired in queue.store.fetch_rows(READ_SAMPLES, bounds):
+    for unit, partition, key, acknowledged, desired in queue.store.fetch_rows(READ_SAMPLES, bounds):
         old_rows, new_rows = load_row_set(str(acknowledged)), load_row_set(str(desired))
-        counts = counter.count(CountedUnit(int(unit), str(part), len(old_rows), len(new_rows)), None)
+        counts = counter.count(CountedUnit(int(unit), str(partition), len(old_rows), len(new_rows)), None)
         yield ExpectedKeyChange(
             key=str(key),
             # the operation of most rows; only a mirror has several rows
@@ -126,6 +126,8 @@ def _read_samples(queue: Queue, limit: int) -> Iterator[ExpectedKeyChange]:
 
 
 def _changed_columns(before: RowSet, after: RowSet, layouts: Mapping[int, Layout]) -> dict[str, tuple[Json, Json]]:
-    old, new = (layouts[image[0].layout_id].parse_row(image[0].payload) if image else {} for image in (before, after))
-    names = dict.fromkeys((*new, *old))
-    return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+    old_row, new_row = (
+        layouts[image[0].layout_id].parse_row(image[0].payload) if image else {} for image in (before, after)
+    )
+    names = dict.fromkeys((*new_row, *old_row))
+    return {name: (old_row.get(name), new_row.get(name)) for name in names if old_row.get(name) != new_row.get(name)}

@@ -195,11 +195,11 @@ class Queue:
 
     def store_layout(self, layout: Layout) -> int:
         """Return the number by which stored rows name this layout, which is the newest from now on."""
-        newest = max(self._layouts, default=0)
-        if self._layouts.get(newest) != layout:
-            newest = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
-            self._layouts[newest] = layout
-        return newest
+        layout_id = max(self._layouts, default=0)
+        if self._layouts.get(layout_id) != layout:
+            layout_id = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
+            self._layouts[layout_id] = layout
+        return layout_id
 
 
 @contextlib.contextmanager

@@ -72,19 +72,19 @@ def count_removals(
 ) -> RemovalCount:
     """Count the removals that aren't allowed yet; `size` counts the table's keys or rows, if needed."""
     meta = _read_removal_meta(store)
-    span = {
+    parameters = {
         "after": int(meta.get(REMOVALS_ALLOWED_UPTO, NOTHING_ENQUEUED)),
         "watermark": int(meta.get("watermark", NOTHING_ENQUEUED)),
     }
     if measure.is_mirror:
-        return _count_mirror_removals(store, measure, span, read_content_sizes(store), samples)
+        return _count_mirror_removals(store, measure, parameters, read_content_sizes(store), samples)
     removal_count = int(
-        store.fetch_rows(COUNT_SHRUNK_ROWS if measure.counts_shrinkage else COUNT_DELETED_KEYS, span)[0][0]
+        store.fetch_rows(COUNT_SHRUNK_ROWS if measure.counts_shrinkage else COUNT_DELETED_KEYS, parameters)[0][0]
     )
     if not removal_count:
         return RemovalCount(measure.noun, 0, None)
-    keys = [str(key) for (key,) in store.fetch_rows(READ_SAMPLE_KEYS, {**span, "limit": samples})]
-    return RemovalCount(measure.noun, removal_count, _count_on_api(store, measure, span["watermark"], size), keys)
+    keys = [str(key) for (key,) in store.fetch_rows(READ_SAMPLE_KEYS, {**parameters, "limit": samples})]
+    return RemovalCount(measure.noun, removal_count, _count_on_api(store, measure, parameters["watermark"], size), keys)
 
 
 def allow_removals(queue: Queue) -> None:
@@ -143,9 +143,9 @@ def _count_on_api(
     store: SqliteStore, measure: RemovalUnit, watermark: int, size: Callable[[], int | None]
 ) -> int | None:
     """Return how many the API has: the table's size, plus unsent deletes, minus unsent inserts."""
-    now = size()
-    if now is None:
+    table_size = size()
+    if table_size is None:
         return None
     statement = ROW_DIFFERENCE if measure.counts_shrinkage else KEY_DIFFERENCE
     deletes, inserts = store.fetch_rows(statement, {"watermark": watermark})[0]
-    return max(now + int(deletes) - int(inserts), 0)
+    return max(table_size + int(deletes) - int(inserts), 0)

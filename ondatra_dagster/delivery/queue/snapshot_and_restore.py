@@ -218,9 +218,9 @@ def read_restore_upto(queue: Queue) -> str | None:
 
 def end_restore(queue: Queue) -> None:
     """End the restore: the queue has the content of the snapshot and the records. The caller has the transaction."""
-    newest = queue.read_meta(RESTORE_UPTO)
-    if newest is not None:
-        queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest))
+    newest_run = queue.read_meta(RESTORE_UPTO)
+    if newest_run is not None:
+        queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest_run))
         queue.delete_meta(RESTORE_UPTO)
 
 
@@ -244,9 +244,9 @@ def mark_all_maybe_sent(queue: Queue) -> None:
 
     Units with nothing to send, which records may leave, are deleted.
     """
-    last = 0
-    while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last, CHUNK_KEYS)):
-        last = int(units[-1][0])
+    last_id = 0
+    while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last_id, CHUNK_KEYS)):
+        last_id = int(units[-1][0])
         with queue.store.write_transaction():
             queue.store.execute_many(MARK_MAYBE_SENT, [_maybe_sent_values(queue, *unit) for unit in units])
     queue.store.execute(DELETE_EMPTY_UNITS)

@@ -52,9 +52,9 @@ class PushAttempt:
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
     """Store rows that ended until they are published; the caller has the transaction."""
     for start in range(0, len(rows), PACK_ROWS):
-        part = rows[start : start + PACK_ROWS]
-        text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
-        values = (attempt.run_id, kind, len(part), attempt.started_at, attempt.ended_at, text)
+        chunk = rows[start : start + PACK_ROWS]
+        text = orjson.dumps([tuple(row) for row in chunk])  # orjson refuses named tuples
+        values = (attempt.run_id, kind, len(chunk), attempt.started_at, attempt.ended_at, text)
         queue.store.execute(ADD_PACK, values)
 
 
@@ -148,7 +148,7 @@ def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
 def count_unassigned_rows(queue: Queue, run_id: str) -> list[UnassignedRows]:
     _check_no_stray_packs(queue)
     groups = queue.store.fetch_rows(COUNT_UNASSIGNED_ROWS, (run_id,))
-    return [UnassignedRows(str(kind), int(rows), float(oldest)) for kind, rows, oldest in groups]
+    return [UnassignedRows(str(kind), int(rows), float(oldest_time)) for kind, rows, oldest_time in groups]
 
 
 def _check_no_stray_packs(queue: Queue) -> None:
@@ -160,20 +160,20 @@ def _check_no_stray_packs(queue: Queue) -> None:
 def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RecordFile | None:
     """Assign the oldest unassigned rows of a type to a new file and return it; None when there are none."""
     with queue.store.write_transaction():
-        last = None
+        last_blob = None
         rows = 0
         for blob, count in queue.store.fetch_rows(READ_UNASSIGNED_PACKS, (run_id, kind)):
-            last = blob
+            last_blob = blob
             rows += int(count)
             if rows >= at_most:
                 break
-        if last is None:
+        if last_blob is None:
             return None
         files = count_started_files(queue, run_id)
         number = files.get(kind, 0)
         files[kind] = number + 1
         queue.store.execute(WRITE_FILES, (orjson.dumps(files).decode(), run_id))
-        queue.store.execute(ASSIGN_TO_FILE, (number, run_id, kind, last))
+        queue.store.execute(ASSIGN_TO_FILE, (number, run_id, kind, last_blob))
         return RecordFile(run_id, kind, number)
 
 

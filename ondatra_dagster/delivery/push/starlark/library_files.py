@@ -66,9 +66,9 @@ def _find_load_line(wanted: str, name: str, text: str) -> FileLine:
     with contextlib.suppress(SyntaxError):  # an escape that Python doesn't have
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
-                first = node.args[0]
-                if isinstance(first, ast.Constant) and first.value == wanted:
-                    return FileLine(name, first.lineno)
+                first_argument = node.args[0]
+                if isinstance(first_argument, ast.Constant) and first_argument.value == wanted:
+                    return FileLine(name, first_argument.lineno)
     return FileLine(name, next((number for number, line in enumerate(text.split("\n"), 1) if "load(" in line), 1))
 
 

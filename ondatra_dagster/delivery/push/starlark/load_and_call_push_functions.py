@@ -39,13 +39,13 @@ def find_decimal_paths(type_name: str) -> Json:
     """
     if type_name.startswith("decimal"):
         return NUMBER_PATH
-    outer, _, inner = type_name.removesuffix(">").partition("<")
-    if outer == "array":
-        return _each_path(find_decimal_paths(inner))
-    if outer == "map":
-        return _each_path(find_decimal_paths(list(_split_types(inner))[-1]))
-    if outer == "struct":
-        fields = [part.partition(":") for part in _split_types(inner)]
+    outer_type, _, inner_types = type_name.removesuffix(">").partition("<")
+    if outer_type == "array":
+        return _each_path(find_decimal_paths(inner_types))
+    if outer_type == "map":
+        return _each_path(find_decimal_paths(list(_split_types(inner_types))[-1]))
+    if outer_type == "struct":
+        fields = [field_text.partition(":") for field_text in _split_types(inner_types)]
         paths_by_field: Json = {
             name: paths for name, _, field_type in fields if (paths := find_decimal_paths(field_type))
         }
