@@ -80,9 +80,9 @@ class CollectorApp:
             return await page(headers)
         if method == "OPTIONS" and path.startswith(f"/{COLLECT_SEGMENT}/"):
             return CollectorResponse(204, headers=PREFLIGHT_HEADERS if self._settings.origins else ())
-        allowed = ALLOW_READ_HEADERS if page else ALLOW_POST_HEADERS
+        allow_headers = ALLOW_READ_HEADERS if page else ALLOW_POST_HEADERS
         sentence = f"{method} isn't taken here; {'GET it' if page else 'POST events'}"
-        raise RequestRejectedError(405, "method", sentence, allowed)
+        raise RequestRejectedError(405, "method", sentence, allow_headers)
 
     def _find_route(self, path: str, headers: RequestHeaders) -> ModelRoute:
         """Return the model's route; refuse the request for anything except its events."""
@@ -112,21 +112,21 @@ class CollectorApp:
 
     async def _store_request(self, request: EventRequest) -> CollectorResponse:
         try:
-            end = await self._collector.store_request(request)
+            result = await self._collector.store_request(request)
         except DiskFullError:
             raise retry_later_error("disk", "the disk is full; send it later", RETRY_AFTER_SECONDS) from None
         except StateError as error:
             raise RequestRejectedError(503, "file", str(error), ((b"retry-after", b"30"),)) from None
-        if end is StoreResult.KEY_CONFLICT:
+        if result is StoreResult.KEY_CONFLICT:
             raise RequestRejectedError(409, "key", "this Idempotency-Key came with another body before; take a new one")
-        counted = self._counts.accepted_events if end is StoreResult.NEW else self._counts.repeated_events
-        counted[request.model] += request.events
+        counts_by_model = self._counts.accepted_events if result is StoreResult.NEW else self._counts.repeated_events
+        counts_by_model[request.model] += request.events
         self._counts.received_bytes += len(request.body)
         return accepted_response(request.events)
 
     async def _respond_health(self, _headers: RequestHeaders) -> CollectorResponse:
-        is_well, told = self._collector.check_health()
-        return CollectorResponse(200 if is_well else 503, orjson.dumps(told), JSON_HEADERS)
+        is_well, health = self._collector.check_health()
+        return CollectorResponse(200 if is_well else 503, orjson.dumps(health), JSON_HEADERS)
 
     async def _respond_metrics(self, headers: RequestHeaders) -> CollectorResponse:
         check_token(headers, self._token)
@@ -136,23 +136,25 @@ class CollectorApp:
 def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
     """Return how many events the body has; refuse all of them if one is invalid."""
     try:
-        came = orjson.loads(body)
+        events = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestRejectedError(400, "json", f"the body is no JSON: {error}") from None
     if not route.is_batch:
-        came = [came]
-    elif type(came) is not list:
+        events = [events]
+    elif type(events) is not list:
         raise RequestRejectedError(400, "json", "a batch is an array of events: [{…}, …]")
-    reading = ParseNotes()
-    for index, event in enumerate(came):
-        reading.index = index
-        route.parser.parse_event(event, reading)
-    if problems := reading.problems:
+    notes = ParseNotes()
+    for index, event in enumerate(events):
+        notes.index = index
+        route.parser.parse_event(event, notes)
+    if problems := notes.problems:
         fields = f"{len(problems)} fields" if len(problems) > 1 else "a field"
-        listed, more = problems[:MAX_LISTED_PROBLEMS], len(problems) - MAX_LISTED_PROBLEMS
-        details: dict[str, Any] = {"errors": listed, "more": more} if more > 0 else {"errors": listed}
+        listed_problems, unlisted_count = problems[:MAX_LISTED_PROBLEMS], len(problems) - MAX_LISTED_PROBLEMS
+        details: dict[str, Any] = (
+            {"errors": listed_problems, "more": unlisted_count} if unlisted_count > 0 else {"errors": listed_problems}
+        )
         raise RequestRejectedError(400, "invalid", f"{fields} can't be taken; nothing was", **details)
-    return len(came)
+    return len(events)
 
 
 async def _send_response(send: Send, answer: CollectorResponse, more: Headers) -> None:

@@ -61,9 +61,9 @@ class Backpressure:
         """Return the reason why no events are accepted now; None if they are accepted."""
         per_second = self._settings.per_second
         if per_second and (allowance := self._refill_allowance()) <= 0:
-            until_made_up_for = math.floor(-allowance / per_second) + 1
+            wait_seconds = math.floor(-allowance / per_second) + 1
             sentence = f"more than {per_second} events a second; slow down"
-            return retry_later_error("rate", sentence, until_made_up_for)
+            return retry_later_error("rate", sentence, wait_seconds)
         return self.check_queue_and_disk()
 
     def check_queue_and_disk(self) -> RequestRejectedError | None:
@@ -82,8 +82,8 @@ class Backpressure:
 
     def _refill_allowance(self) -> float:
         now, per_second = self._clock(), float(self._settings.per_second or 0)
-        grown = self._allowance + (now - self._refilled_at) * per_second
-        self._allowance, self._refilled_at = min(grown, per_second), now
+        allowance = self._allowance + (now - self._refilled_at) * per_second
+        self._allowance, self._refilled_at = min(allowance, per_second), now
         return self._allowance
 
     def check_disk(self) -> None:
@@ -133,15 +133,15 @@ class Collector:
         So no number is used twice for a model, even if an older copy of the file was restored.
         """
         numbering = await self._commits.run_function(lambda file: file.sequence_id)
-        last = await asyncio.to_thread(self._last_number, routes, numbering)
-        await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last))
+        last_number = await asyncio.to_thread(self._last_number, routes, numbering)
+        await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last_number))
         self.routes = routes
 
     def _last_number(self, routes: ModelRoutes, numbering: str) -> int:
-        last = [
+        last_numbers = [
             read_last_transaction(warehouse_table_path(self._settings, model), numbering) for model in routes.models
         ]
-        return max((number for number in last if number), default=0)
+        return max((number for number in last_numbers if number), default=0)
 
     def stop(self) -> None:
         """Commit all pending requests and close the file."""
@@ -154,10 +154,10 @@ class Collector:
     async def store_request(self, intake: EventRequest) -> StoreResult:
         """Store the events of a request; they are durable when this returns."""
         self.backpressure.consume_allowance(intake.events)
-        taken = await self._commits.store_request(intake)
-        if taken is StoreResult.NEW:
+        result = await self._commits.store_request(intake)
+        if result is StoreResult.NEW:
             self._event_counts[intake.model] += intake.events
-        return taken
+        return result
 
     def check_health(self) -> tuple[bool, dict[str, Any]]:
         """Return whether events can be accepted, and how many wait."""
@@ -203,29 +203,29 @@ class Collector:
 
     async def _delete_flushed(self) -> None:
         numbering = await self._commits.run_function(lambda file: file.sequence_id)
-        in_tables = await asyncio.to_thread(self._flushed_numbers, numbering)
-        for model, upto in in_tables.items():
-            forget = functools.partial(EventStore.delete_up_to, model=model, upto=upto)
-            while events := await self._commits.run_function(forget):
+        flushed_numbers = await asyncio.to_thread(self._flushed_numbers, numbering)
+        for model, last_number in flushed_numbers.items():
+            delete_events = functools.partial(EventStore.delete_up_to, model=model, upto=last_number)
+            while events := await self._commits.run_function(delete_events):
                 self._event_counts[model] -= events
-        before = int((time.time() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
-        await self._commits.run_function(functools.partial(EventStore.delete_keys, before=before))
+        cutoff = int((time.time() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
+        await self._commits.run_function(functools.partial(EventStore.delete_keys, before=cutoff))
         self._oldest_times = await self._commits.run_function(
             functools.partial(EventStore.read_oldest_times, models=list(self._event_counts))
         )
 
     def _flushed_numbers(self, numbering: str) -> Mapping[str, int]:
         """Return the highest number that each table has."""
-        found = {}
+        numbers_by_model = {}
         for model in [model for model, events in self._event_counts.items() if events]:
             try:
-                upto = read_last_transaction(warehouse_table_path(self._settings, model), numbering)
+                last_number = read_last_transaction(warehouse_table_path(self._settings, model), numbering)
             except TABLE_READ_ERRORS as error:
                 log.warning("what the table of %s has can't be dropped: %s", model, error)
                 continue
-            if upto:
-                found[model] = upto
-        return found
+            if last_number:
+                numbers_by_model[model] = last_number
+        return numbers_by_model
 
     def _reload_models(self) -> ModelRoutes | None:
         """Return the routes of changed models that aren't applied yet; None if there are none."""
@@ -250,7 +250,7 @@ class Collector:
             log.warning("the models have changed and a table can't be read, so the old ones go on: %s", error)
             return
         self._new_routes = None
-        log.warning("models were read anew: %s", ", ".join(m.name for m in routes.models.values()))
+        log.warning("models were read anew: %s", ", ".join(model.name for model in routes.models.values()))
 
     def _count_pending(self) -> int:
         return self._event_counts.total()

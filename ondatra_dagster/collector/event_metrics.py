@@ -29,12 +29,12 @@ def format_event_metrics(
     """Return all metrics as text, by model or reason where there are several."""
     now = time.time()
     ages = {model: max(now - oldest_times[model], 0.0) for model in pending if model in oldest_times}
-    received, commits = {"": counts.received_bytes}, {"": commit_count}
+    received_bytes, commits = {"": counts.received_bytes}, {"": commit_count}
     metrics: Sequence[tuple[str, str, str, str, Mapping[str, float]]] = (
         ("accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted_events),
         ("repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated_events),
         ("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused_requests),
-        ("received_bytes_total", COUNTER, "Bytes of the requests that were taken.", "", received),
+        ("received_bytes_total", COUNTER, "Bytes of the requests that were taken.", "", received_bytes),
         ("commits_total", COUNTER, "Commits to the file.", "", commits),
         ("waiting", GAUGE, "Events that no table has yet.", "model", pending),
         ("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages),
@@ -46,7 +46,10 @@ def format_event_metrics(
             f"ondatra_events_{name}",
             kind,
             text,
-            [MetricSample({label: of} if label else {}, value) for of, value in sorted(values.items())],
+            [
+                MetricSample({label: label_value} if label else {}, value)
+                for label_value, value in sorted(values.items())
+            ],
         )
         for name, kind, text, label, values in metrics
     )

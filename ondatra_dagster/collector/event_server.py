@@ -49,12 +49,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        was_head, heads = self._is_reading_head, self._head_count
+        was_head, head_count = self._is_reading_head, self._head_count
         self._unset_keepalive_if_required()
         self._feed_parser(data)
         if self.transport.is_closing():
             return
-        is_all_head = was_head and self._is_reading_head and heads == self._head_count
+        is_all_head = was_head and self._is_reading_head and head_count == self._head_count
         self._head_bytes = self._head_bytes + len(data) if is_all_head else 0
         if self._head_bytes > MAX_HEAD_BYTES:
             self._reject_head()
@@ -98,9 +98,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return b""
 
     def _head_without_upgrade(self) -> bytes:
-        begin = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        request_line = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         headers = [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
-        return b"\r\n".join([begin, *headers, b"", b""])
+        return b"\r\n".join([request_line, *headers, b"", b""])
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
@@ -193,7 +193,10 @@ class CollectorServer:
         These handlers are set before uvicorn's. uvicorn raises the signals again after its end, and without
         them the process would die.
         """
-        return {each: signal.signal(each, lambda *_: self.stop()) for each in (signal.SIGINT, signal.SIGTERM)}
+        return {
+            signal_number: signal.signal(signal_number, lambda *_: self.stop())
+            for signal_number in (signal.SIGINT, signal.SIGTERM)
+        }
 
     async def _serve(self, started: Callable[[], None]) -> None:
         self.loop = asyncio.get_running_loop()
@@ -204,14 +207,14 @@ class CollectorServer:
             await asyncio.to_thread(self.collector.stop)
 
     async def _serve_until_stopped(self, started: Callable[[], None]) -> None:
-        sweeping = asyncio.create_task(self.collector.repeat_periodic_tasks())
-        sweeping.add_done_callback(lambda _: self.stop())  # the task has failed, or the file can't be written
+        periodic_tasks = asyncio.create_task(self.collector.repeat_periodic_tasks())
+        periodic_tasks.add_done_callback(lambda _: self.stop())  # the task has failed, or the file can't be written
         try:
             started()
             await self._server.serve(sockets=[self._listener])
         finally:
-            is_over = sweeping.done()
-            sweeping.cancel()
+            is_over = periodic_tasks.done()
+            periodic_tasks.cancel()
         if is_over:
-            sweeping.result()
+            periodic_tasks.result()
             raise StateError("the file of events can't be written any more; start it again")

@@ -145,17 +145,17 @@ class EventStore:
 
     def store_requests(self, intakes: Sequence[EventRequest]) -> list[StoreResult]:
         """Store all requests in one transaction: when this returns, they survive a crash."""
-        kept = [compress_body(intake.body) for intake in intakes]
+        bodies = [compress_body(intake.body) for intake in intakes]
         with self._store.write_transaction():
             numbers = itertools.count(self._store.fetch_rows(SELECT_NEXT_NUMBER)[0][0])
-            return [self._store_request(intake, body, numbers) for intake, body in zip(intakes, kept, strict=True)]
+            return [self._store_request(intake, body, numbers) for intake, body in zip(intakes, bodies, strict=True)]
 
     def _store_request(self, intake: EventRequest, kept: bytes, numbers: Iterator[int]) -> StoreResult:
         if intake.key is not None:
             digest = hashlib.blake2b(intake.body, digest_size=DIGEST_BYTES).digest()
-            seen = self._store.fetch_rows(SELECT_KEY_DIGEST, (intake.model, intake.key))
-            if seen:
-                return StoreResult.REPEATED if seen[0][0] == digest else StoreResult.KEY_CONFLICT
+            rows = self._store.fetch_rows(SELECT_KEY_DIGEST, (intake.model, intake.key))
+            if rows:
+                return StoreResult.REPEATED if rows[0][0] == digest else StoreResult.KEY_CONFLICT
             self._store.execute(INSERT_KEY, (intake.model, intake.key, digest, intake.received_at))
         row = (next(numbers), *intake[:3], kept)
         self._store.execute(INSERT_REQUEST, (*row, _request_digest(*row)))
@@ -175,10 +175,10 @@ class EventStore:
     def raise_last_number(self, last: int) -> None:
         """Use only numbers above `last` from now on: an older copy of the file may have been restored."""
         with self._store.write_transaction():
-            given = self._store.fetch_rows(SELECT_LAST_NUMBER)
-            if not given:
+            rows = self._store.fetch_rows(SELECT_LAST_NUMBER)
+            if not rows:
                 self._store.execute(INSERT_LAST_NUMBER, (last,))
-            elif given[0][0] < last:
+            elif rows[0][0] < last:
                 self._store.execute(UPDATE_LAST_NUMBER, (last,))
 
     @property
@@ -191,8 +191,8 @@ class EventStore:
 
     def read_oldest_times(self, models: Iterable[str]) -> dict[str, float]:
         """Return when the oldest request of each of these models was received, in seconds since 1970."""
-        found = {model: self._store.fetch_rows(SELECT_OLDEST, (model,)) for model in models}
-        return {model: rows[0][0] / 1e6 for model, rows in found.items() if rows}
+        rows_by_model = {model: self._store.fetch_rows(SELECT_OLDEST, (model,)) for model in models}
+        return {model: rows[0][0] / 1e6 for model, rows in rows_by_model.items() if rows}
 
     def close(self) -> None:
         with contextlib.suppress(StateError):  # the disk may be full: the events are durable in the write-ahead log
@@ -237,11 +237,11 @@ def summarize_pending(path: Path, model: str, number: int) -> PendingSummary:
         if store is None:
             return PendingSummary()
         with store.read_transaction():
-            events, first = store.fetch_rows(COUNT_EVENTS_AFTER, (model, number))[0]
+            events, first_number = store.fetch_rows(COUNT_EVENTS_AFTER, (model, number))[0]
             if not events:
                 return PendingSummary()
-            received_at = store.fetch_rows(SELECT_RECEIVED_AT, (first,))[0][0]
-            return PendingSummary(events, received_at / 1e6, f"{_select_sequence_id(store)}@{first}")
+            received_at = store.fetch_rows(SELECT_RECEIVED_AT, (first_number,))[0][0]
+            return PendingSummary(events, received_at / 1e6, f"{_select_sequence_id(store)}@{first_number}")
 
 
 def count_stored_events(path: Path) -> dict[str, int]:
@@ -255,19 +255,22 @@ def read_page_after(path: Path, model: str, number: int, *, most: int) -> list[S
     with open_event_store(path) as store:
         if store is None:
             return []
-        wanted: dict[str, SqlValue] = {"model": model, "after": number, "most": most}
+        parameters: dict[str, SqlValue] = {"model": model, "after": number, "most": most}
         with store.read_transaction():
-            rows, numbers = (store.fetch_rows(SELECT_PAGE, wanted), store.fetch_rows(SELECT_PAGE_NUMBERS, wanted))
+            rows, numbers = (
+                store.fetch_rows(SELECT_PAGE, parameters),
+                store.fetch_rows(SELECT_PAGE_NUMBERS, parameters),
+            )
         if [row[:1] for row in rows] != numbers:
             raise store.damage_error(f"its requests for {model} and their index disagree")
         return [_to_stored_request(store, row) for row in rows]
 
 
 def _to_stored_request(store: SqliteStore, row: SqlRow) -> StoredRequest:
-    number, _, received_at, events, kept, digest = row
+    number, _, received_at, events, compressed_body, digest = row
     if _request_digest(*row[:-1]) != digest:
         raise store.damage_error(f"request {number} isn't as it came")
-    return StoredRequest(number, received_at, events, decompress_body(kept))
+    return StoredRequest(number, received_at, events, decompress_body(compressed_body))
 
 
 def _request_digest(number: int, model: str, received_at: int, events: int, kept: bytes) -> int | None:
@@ -280,7 +283,7 @@ def _request_digest(number: int, model: str, received_at: int, events: int, kept
 
 def _select_sequence_id(store: SqliteStore) -> str:
     match store.fetch_rows(SELECT_IDENTITY):
-        case [(str(identity), again)] if identity == again:
+        case [(str(identity), identity_copy)] if identity == identity_copy:
             return f"{SEQUENCE_PREFIX}{identity}"
     raise store.damage_error("it no longer tells which file it is")
 
@@ -297,8 +300,8 @@ def compress_body(body: bytes) -> bytes:
     import pyarrow  # imported here: commands that read small bodies must be quick
 
     frame = pyarrow.compress(body, codec="lz4", asbytes=True)
-    smaller: bytes = b"".join((LZ4_PREFIX, len(body).to_bytes(SIZE_BYTES), frame))
-    return smaller if len(smaller) < len(body) else body
+    compressed_body: bytes = b"".join((LZ4_PREFIX, len(body).to_bytes(SIZE_BYTES), frame))
+    return compressed_body if len(compressed_body) < len(body) else body
 
 
 def decompress_body(kept: bytes) -> bytes:
@@ -307,11 +310,11 @@ def decompress_body(kept: bytes) -> bytes:
         return kept
     import pyarrow
 
-    frame = len(LZ4_PREFIX) + SIZE_BYTES
-    size = int.from_bytes(kept[len(LZ4_PREFIX) : frame])
+    frame_start = len(LZ4_PREFIX) + SIZE_BYTES
+    size = int.from_bytes(kept[len(LZ4_PREFIX) : frame_start])
     try:
-        body: bytes = pyarrow.decompress(kept[frame:], decompressed_size=size, codec="lz4", asbytes=True)
+        body: bytes = pyarrow.decompress(kept[frame_start:], decompressed_size=size, codec="lz4", asbytes=True)
     except OSError as error:
-        what = "a request in the file of events can't be read any more"
-        raise StateError(f"{what} ({error}); look at the disk") from error
+        problem = "a request in the file of events can't be read any more"
+        raise StateError(f"{problem} ({error}); look at the disk") from error
     return body

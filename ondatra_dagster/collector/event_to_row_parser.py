@@ -39,13 +39,15 @@ class EventParser:
         self._names_by_casefold = names_by_casefold([column.name for column in columns])
         self._empty_row: list[Any] = [None] * (len(columns) + 1)
         self._keeps_unknown = keeps_unknown
-        filled = (RECEIVED_AT_COLUMN, TIMESTAMP_TYPE)
-        received_at = [n for n, column in enumerate(columns) if (column.name.casefold(), column.event_type) == filled]
+        received_at_column = (RECEIVED_AT_COLUMN, TIMESTAMP_TYPE)
+        received_at = [
+            n for n, column in enumerate(columns) if (column.name.casefold(), column.event_type) == received_at_column
+        ]
         self._received_at_index = received_at[0] if received_at else None
         self._required = [
-            _RequiredColumn(place, column.name, str(column.event_type))
-            for place, column in enumerate(columns)
-            if column.is_required and place != self._received_at_index
+            _RequiredColumn(index, column.name, str(column.event_type))
+            for index, column in enumerate(columns)
+            if column.is_required and index != self._received_at_index
         ]
         self._fast_validator = FastEventValidator(columns, required=[column.name for column in self._required])
 
@@ -82,13 +84,13 @@ class EventParser:
         self, name: str, value: Any, event: dict[str, Any], values: list[Any], reading: ParseNotes
     ) -> None:
         """Parse a field whose name differs in case from its column's, or that has no column."""
-        known = self._names_by_casefold.get(name.casefold())
-        if known is None:
+        column_name = self._names_by_casefold.get(name.casefold())
+        if column_name is None:
             reading.add_unknown(name, value)
-        elif known in event or values[self._columns[known].value_index] is not None:
-            reading.add_problem(name, f"comes twice, as {known!r} too" if known in event else "comes twice")
+        elif column_name in event or values[self._columns[column_name].value_index] is not None:
+            reading.add_problem(name, f"comes twice, as {column_name!r} too" if column_name in event else "comes twice")
         elif value is not None:
-            column = self._columns[known]
+            column = self._columns[column_name]
             values[column.value_index] = column.parse(value, name, reading)
 
     def _format_extra(self, reading: ParseNotes) -> str | None:
@@ -107,8 +109,8 @@ class EventParser:
 
 def _add_missing_problem(column: _RequiredColumn, event: dict[str, Any], reading: ParseNotes) -> None:
     """Note that a column needs a value; a value that doesn't fit has been noted already."""
-    given = next((each for each in event if each.casefold() == column.name.casefold()), None)
-    if given is None:
+    field_name = next((field for field in event if field.casefold() == column.name.casefold()), None)
+    if field_name is None:
         reading.add_problem(column.name, f"is missing; it is {column.type_name} NOT NULL")
-    elif event[given] is None:
-        reading.add_problem(given, f"is null; it is {column.type_name} NOT NULL")
+    elif event[field_name] is None:
+        reading.add_problem(field_name, f"is null; it is {column.type_name} NOT NULL")

@@ -49,8 +49,8 @@ class FastEventValidator:
 
     def __init__(self, columns: Sequence[EventColumn], *, required: Sequence[str]) -> None:
         fields = [
-            _Field(f"column_{place}", column.name, _msgspec_type(column.event_type), column.name in required)
-            for place, column in enumerate(columns)
+            _Field(f"column_{index}", column.name, _msgspec_type(column.event_type), column.name in required)
+            for index, column in enumerate(columns)
         ]
         self._is_supported = _are_plain_names([column.name for column in columns])
         event = _object_type(fields if self._is_supported else ())
@@ -72,20 +72,20 @@ class FastEventValidator:
         if not self._is_supported:
             return None
         try:
-            came = self._batch_decoder.decode(body) if is_batch else [self._event_decoder.decode(body)]
+            events = self._batch_decoder.decode(body) if is_batch else [self._event_decoder.decode(body)]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        if not all(time.are_years_safe(came) for time in self._timestamp_columns):
+        if not all(time.are_years_safe(events) for time in self._timestamp_columns):
             return None
-        return len(came) if not self._parsed_columns or self._are_parsable(body, is_batch=is_batch) else None
+        return len(events) if not self._parsed_columns or self._are_parsable(body, is_batch=is_batch) else None
 
     def _are_parsable(self, body: bytes, *, is_batch: bool) -> bool:
         """Return whether the columns that msgspec didn't check are valid, by the parsers that the flush uses."""
         try:
-            came = orjson.loads(body)
+            content = orjson.loads(body)
         except orjson.JSONDecodeError:
             return False
-        events = came if is_batch else [came]
+        events = content if is_batch else [content]
         return all(
             _are_values_valid(column, [event.get(column.column) for event in events]) for column in self._parsed_columns
         )
@@ -117,8 +117,8 @@ def _are_values_valid(column: _ParsedColumn, values: Sequence[Any]) -> bool:
 
 def _msgspec_type(of: EventType) -> Any:
     """Return the type by which msgspec checks a column; NEEDS_PARSER if msgspec can't check it."""
-    make = TYPE_BUILDERS.get(of.name)
-    return make(of) if make else NEEDS_PARSER
+    build_type = TYPE_BUILDERS.get(of.name)
+    return build_type(of) if build_type else NEEDS_PARSER
 
 
 def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
@@ -134,8 +134,8 @@ def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
 
 
 def _integer_type(of: EventType) -> Any:
-    most = MAX_INTEGERS[of.name]
-    return Annotated[int, msgspec.Meta(ge=-most - 1, le=most)]
+    maximum = MAX_INTEGERS[of.name]
+    return Annotated[int, msgspec.Meta(ge=-maximum - 1, le=maximum)]
 
 
 def _array_type(of: EventType) -> Any:
@@ -152,8 +152,8 @@ def _map_type(of: EventType) -> Any:
 
 def _struct_type(of: EventType) -> Any:
     fields = [
-        _Field(f"field_{place}", name, _nested_type(part), is_required=False)
-        for place, (name, part) in enumerate(zip(of.fields, of.type_arguments, strict=True))
+        _Field(f"field_{index}", name, _nested_type(field_type), is_required=False)
+        for index, (name, field_type) in enumerate(zip(of.fields, of.type_arguments, strict=True))
     ]
     is_unread = not _are_plain_names(of.fields) or NEEDS_PARSER in [field.type for field in fields]
     return NEEDS_PARSER if is_unread else _object_type(fields)

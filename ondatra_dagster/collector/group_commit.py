@@ -47,8 +47,8 @@ class GroupCommit:
 
     async def store_request(self, intake: EventRequest) -> StoreResult:
         """Store a request; return its result when it is durable. Raise StateError if it can't be stored."""
-        taken: StoreResult = await self._enqueue_task(intake, None)
-        return taken
+        result: StoreResult = await self._enqueue_task(intake, None)
+        return result
 
     async def run_function(self, job: Callable[[EventStore], Any]) -> Any:
         """Run a function between two commits; return its result."""
@@ -83,38 +83,38 @@ class GroupCommit:
 
     def _next_tasks(self) -> list[_Task | None]:
         """Wait for the first task; return it with all others that are there by then."""
-        work = [self._tasks.get()]
-        while len(work) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
-            work.append(self._tasks.get())
-        return work
+        tasks = [self._tasks.get()]
+        while len(tasks) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
+            tasks.append(self._tasks.get())
+        return tasks
 
     def _process_tasks(self, file: EventStore, work: Sequence[_Task | None]) -> bool:
         """Commit the requests, then run the functions; return whether more tasks may come."""
         try:
-            coming = [(each.future, each.request) for each in work if each and each.request]
-            if coming:
-                self._commit(file, *zip(*coming, strict=True))
-            for each in work:
-                if each and each.function:
-                    self._set_results([(each.future, _result_or_error(each.function, file))])
+            request_pairs = [(task.future, task.request) for task in work if task and task.request]
+            if request_pairs:
+                self._commit(file, *zip(*request_pairs, strict=True))
+            for task in work:
+                if task and task.function:
+                    self._set_results([(task.future, _result_or_error(task.function, file))])
         except BaseException:  # after an unforeseen error no caller may wait for ever
-            self._set_results([(each.future, StateError(STOPPING_MESSAGE)) for each in work if each])
+            self._set_results([(task.future, StateError(STOPPING_MESSAGE)) for task in work if task])
             raise
         return None not in work
 
     def _commit(
         self, file: EventStore, answers: Sequence["asyncio.Future[Any]"], requests: Sequence[EventRequest]
     ) -> None:
-        taken = _result_or_error(file.store_requests, requests)
+        result = _result_or_error(file.store_requests, requests)
         self.commit_count += 1
-        results = taken if isinstance(taken, list) else [taken] * len(requests)
+        results = result if isinstance(result, list) else [result] * len(requests)
         self._set_results(list(zip(answers, results, strict=True)))
 
     def _fail_remaining(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                if work := self._tasks.get_nowait():
-                    self._set_results([(work.future, self._stop_error())])
+                if task := self._tasks.get_nowait():
+                    self._set_results([(task.future, self._stop_error())])
 
     def _stop_error(self) -> StateError:
         """Return the reason why no task can be done any more."""

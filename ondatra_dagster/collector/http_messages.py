@@ -66,8 +66,8 @@ def check_token(headers: RequestHeaders, token: str | None) -> None:
     """Refuse a client without the token, if one is set. No response and no log contains the token."""
     if token is None:
         return
-    word, _, shown = headers.get(b"authorization", b"").partition(b" ")
-    is_right = hmac.compare_digest(shown.strip(), token.encode())
+    word, _, request_token = headers.get(b"authorization", b"").partition(b" ")
+    is_right = hmac.compare_digest(request_token.strip(), token.encode())
     if word.lower() != b"bearer" or not is_right:
         sentence = "the token is missing or wrong; send Authorization: Bearer TOKEN"
         raise RequestRejectedError(401, "token", sentence, AUTHENTICATE_HEADERS)
@@ -75,8 +75,8 @@ def check_token(headers: RequestHeaders, token: str | None) -> None:
 
 def check_content_type(headers: RequestHeaders) -> None:
     """Refuse a body that isn't JSON: pages of any site can send forms and texts without a preflight request."""
-    of = headers.get(b"content-type", b"")
-    if not JSON_CONTENT_TYPE.fullmatch(of):
+    content_type = headers.get(b"content-type", b"")
+    if not JSON_CONTENT_TYPE.fullmatch(content_type):
         sentence = "only JSON is taken; send Content-Type: application/json"
         raise RequestRejectedError(415, "format", sentence)
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
@@ -104,10 +104,10 @@ async def read_body(headers: RequestHeaders, receive: Receive, settings: EventSe
 
 async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
     length = headers.get(b"content-length", b"")
-    parts, size, announced = [], 0, int(length) if length.isdigit() else 0
+    parts, size, content_length = [], 0, int(length) if length.isdigit() else 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            while max(size, announced) <= settings.max_bytes:
+            while max(size, content_length) <= settings.max_bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
@@ -118,7 +118,7 @@ async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: 
     except TimeoutError:
         sentence = f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds"
         raise RequestRejectedError(408, "slow", sentence, CLOSE_HEADERS) from None
-    if max(size, announced) > settings.max_bytes:
+    if max(size, content_length) > settings.max_bytes:
         await _discard_rest(receive)
         sentence = f"a request has at most {settings.max_bytes} bytes; send fewer events at once"
         raise RequestRejectedError(413, "size", sentence, CLOSE_HEADERS)
@@ -142,9 +142,9 @@ def cors_headers(headers: RequestHeaders, settings: EventSettings) -> Headers:
     origin = headers.get(b"origin")
     if origin is None or not settings.origins:
         return ()
-    vary = (b"vary", b"origin")
+    vary_header = (b"vary", b"origin")
     is_known = settings.allows_any_origin or origin.decode("latin-1") in settings.origins
-    return ((b"access-control-allow-origin", origin), vary) if is_known else (vary,)
+    return ((b"access-control-allow-origin", origin), vary_header) if is_known else (vary_header,)
 
 
 PREFLIGHT_HEADERS: Headers = (
@@ -184,8 +184,8 @@ def check_origin(headers: RequestHeaders, settings: EventSettings) -> None:
     origin = headers.get(b"origin")
     if origin is None or settings.allows_any_origin or origin.decode("latin-1") in settings.origins:
         return
-    shown = origin.decode("latin-1")[:MAX_SHOWN_LENGTH]
-    sentence = f"pages of {shown} may not send events; add it to the setting events.origins if they should"
+    origin_text = origin.decode("latin-1")[:MAX_SHOWN_LENGTH]
+    sentence = f"pages of {origin_text} may not send events; add it to the setting events.origins if they should"
     raise RequestRejectedError(403, "origin", sentence)
 
 
@@ -208,8 +208,8 @@ def host_name(host: str) -> str:
 
 
 def _wrong_host_error(host: str) -> RequestRejectedError:
-    what = (
+    problem = (
         f"requests for the host {host[:MAX_SHOWN_LENGTH]!r} aren't taken" if host else "the request has no Host header"
     )
-    how = "use 127.0.0.1 or localhost, or add the name to the setting events.hosts, without a port"
-    return RequestRejectedError(421, "host", f"{what}; {how}", CLOSE_HEADERS)
+    remedy = "use 127.0.0.1 or localhost, or add the name to the setting events.hosts, without a port"
+    return RequestRejectedError(421, "host", f"{problem}; {remedy}", CLOSE_HEADERS)

@@ -74,44 +74,49 @@ def build_parser(of: EventType) -> ValueParser:
 
 
 def _plain_parser(of: EventType) -> ValueParser:
-    wanted = PLAIN_TYPES[of.name]
+    python_type = PLAIN_TYPES[of.name]
 
     def read(value: Any, path: str, notes: ParseNotes) -> Any:
-        return value if type(value) is wanted else _add_type_problem(value, path, notes, of)
+        return value if type(value) is python_type else _add_type_problem(value, path, notes, of)
 
     return read
 
 
 def _integer_parser(of: EventType) -> ValueParser:
-    most = MAX_INTEGERS[of.name]
-    least = -most - 1
+    maximum = MAX_INTEGERS[of.name]
+    minimum = -maximum - 1
 
     def read(value: Any, path: str, notes: ParseNotes) -> Any:
-        if type(value) is int and least <= value <= most:
+        if type(value) is int and minimum <= value <= maximum:
             return value
-        if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
+        if (
+            type(value) is float
+            and value.is_integer()
+            and abs(value) < EXACT_FLOAT_LIMIT
+            and minimum <= value <= maximum
+        ):
             return int(value)
         if type(value) is float and not value.is_integer():
             return notes.add_problem(path, f"is no whole number; expected {of}")
         if type(value) in (int, float):
-            return notes.add_problem(path, f"is out of range; {of} is {least} to {most}")
+            return notes.add_problem(path, f"is out of range; {of} is {minimum} to {maximum}")
         return _add_type_problem(value, path, notes, of)
 
     return read
 
 
 def _parse_float(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
-    most = MAX_FLOAT32 if of.name == "float" else float("inf")
+    maximum = MAX_FLOAT32 if of.name == "float" else float("inf")
     if type(value) not in (float, int):
         return _add_type_problem(value, path, notes, of)
-    if abs(value) > most or value == float("inf"):
-        return notes.add_problem(path, f"is out of range; {of} is up to {most:g}")
+    if abs(value) > maximum or value == float("inf"):
+        return notes.add_problem(path, f"is out of range; {of} is up to {maximum:g}")
     return float(value)
 
 
 def _decimal_parser(of: EventType) -> ValueParser:
     # a value that would lose a digit, or has too many, is refused, not rounded
-    exact = decimal.Context(prec=of.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    exact_context = decimal.Context(prec=of.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     unit = decimal.Decimal(1).scaleb(-of.scale)
 
     def read(value: Any, path: str, notes: ParseNotes) -> Any:
@@ -123,7 +128,7 @@ def _decimal_parser(of: EventType) -> ValueParser:
                 path, f"has more than {SAFE_DIGITS} digits, which only a text keeps; write it as one"
             )
         try:
-            return decimal.Decimal(text).quantize(unit, context=exact)
+            return decimal.Decimal(text).quantize(unit, context=exact_context)
         except decimal.DecimalException:
             return notes.add_problem(path, f"doesn't fit {of}: {of.precision} digits, {of.scale} behind the point")
 
@@ -202,7 +207,7 @@ def _array_parser(of: EventType) -> ValueParser:
     def read(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not list:
             return _add_type_problem(value, path, notes, of)
-        return [None if each is None else element(each, f"{path}[{place}]", notes) for place, each in enumerate(value)]
+        return [None if item is None else element(item, f"{path}[{index}]", notes) for index, item in enumerate(value)]
 
     return read
 
@@ -214,12 +219,12 @@ def _map_parser(of: EventType) -> ValueParser:
         if type(value) is not dict:
             return _add_type_problem(value, path, notes, of)
         pairs = {}
-        for name, each in value.items():
-            below = f"{path}.{name}"
-            known = key(name, below, notes)
-            if known in pairs:
-                notes.add_problem(below, "comes twice")
-            pairs[known] = None if each is None else element(each, below, notes)
+        for name, item in value.items():
+            item_path = f"{path}.{name}"
+            parsed_key = key(name, item_path, notes)
+            if parsed_key in pairs:
+                notes.add_problem(item_path, "comes twice")
+            pairs[parsed_key] = None if item is None else element(item, item_path, notes)
         return list(pairs.items())
 
     return read
@@ -238,22 +243,22 @@ def _map_key_parser(of: EventType) -> ValueParser:
 
 
 def _struct_parser(of: EventType) -> ValueParser:
-    readers = {name: build_parser(part) for name, part in zip(of.fields, of.type_arguments, strict=True)}
-    spelled = names_by_casefold(of.fields)
+    readers = {name: build_parser(field_type) for name, field_type in zip(of.fields, of.type_arguments, strict=True)}
+    declared_names = names_by_casefold(of.fields)
 
     def read(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
             return _add_type_problem(value, path, notes, of)
         fields: dict[str, Any] = dict.fromkeys(readers)
-        for given, each in value.items():
-            below = f"{path}.{given}"
-            name = given if given in readers else spelled.get(given.casefold())
+        for field_name, item in value.items():
+            field_path = f"{path}.{field_name}"
+            name = field_name if field_name in readers else declared_names.get(field_name.casefold())
             if name is None:
-                notes.add_unknown(below, each)
-            elif name != given and name in value:
-                notes.add_problem(below, f"comes twice, as {name!r} too")
-            elif each is not None:
-                fields[name] = readers[name](each, below, notes)
+                notes.add_unknown(field_path, item)
+            elif name != field_name and name in value:
+                notes.add_problem(field_path, f"comes twice, as {name!r} too")
+            elif item is not None:
+                fields[name] = readers[name](item, field_path, notes)
         return fields
 
     return read

@@ -30,8 +30,8 @@ class ModelRoutes:
     def __init__(self, project: Project) -> None:
         self.models = {model.id: model for model in project.models.values() if not model.kind.has_query}
         if not self.models:
-            how = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
-            raise SelectionError(f"the project has no model of kind events; {how}")
+            remedy = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
+            raise SelectionError(f"the project has no model of kind events; {remedy}")
         keeps_unknown = project.settings.events.unknown_fields == "keep"
         self._kinds = {model.id: model.kind.name for model in project.models.values()}
         self._routes: dict[str, ModelRoute] = {}
@@ -50,14 +50,16 @@ class ModelRoutes:
     def _not_found_error(self, path: str) -> RequestRejectedError:
         segments = path.strip("/").split("/")
         if segments[0] != COLLECT_SEGMENT or len(segments) not in SEGMENT_COUNTS:
-            how = "POST an event to /collect/SCHEMA/TABLE, or an array of them to /collect/SCHEMA/TABLE/batch"
-            return RequestRejectedError(404, "path", f"there is nothing at {path}; {how}")
+            remedy = "POST an event to /collect/SCHEMA/TABLE, or an array of them to /collect/SCHEMA/TABLE/batch"
+            return RequestRejectedError(404, "path", f"there is nothing at {path}; {remedy}")
         name = ".".join(segments[1:3])
         kind = self._kinds.get(name.casefold())
         if kind == "events":
             return RequestRejectedError(
                 404, "path", f"there is nothing at {path}; for an array of events write …/batch"
             )
-        known = suggest_correction(name, [model.name for model in self.models.values()], plural="models of kind events")
-        what = f"{name} is of kind {kind}" if kind else f"there is no model {name!r}"
-        return RequestRejectedError(404, "model", f"{what}; {known}")
+        suggestion = suggest_correction(
+            name, [model.name for model in self.models.values()], plural="models of kind events"
+        )
+        problem = f"{name} is of kind {kind}" if kind else f"there is no model {name!r}"
+        return RequestRejectedError(404, "model", f"{problem}; {suggestion}")

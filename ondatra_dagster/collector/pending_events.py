@@ -64,9 +64,9 @@ class ModelEvents:
         """Yield batches that fit in memory: the events after that number that the real table doesn't have."""
         numbering = self.sequence_id
         number = max(after or 0, self._last_flushed_number(numbering)) if numbering else 0
-        while numbering and (portion := self._read_batch(number)):
-            yield portion
-            number = portion.last_number
+        while numbering and (batch := self._read_batch(number)):
+            yield batch
+            number = batch.last_number
 
     def _last_flushed_number(self, numbering: str) -> int:
         # the real table's number, also in a dry run: a clone may not have it
@@ -75,14 +75,14 @@ class ModelEvents:
     def _read_batch(self, after: int) -> EventBatch | None:
         """Return the next batch; None if no events are left."""
         rows: list[list[object]] = []
-        misfits: list[InvalidEvent] = []
-        upto, size = after, 0
+        invalid_events: list[InvalidEvent] = []
+        last_number, size = after, 0
         for intake in self._read_requests(after):
-            self._parse_request(intake, rows, misfits)
-            upto, size = intake.number, size + len(intake.body)
-            if len(rows) + len(misfits) >= self._max_events or size >= self._max_bytes:
+            self._parse_request(intake, rows, invalid_events)
+            last_number, size = intake.number, size + len(intake.body)
+            if len(rows) + len(invalid_events) >= self._max_events or size >= self._max_bytes:
                 break
-        return EventBatch(upto, rows, misfits) if upto > after else None
+        return EventBatch(last_number, rows, invalid_events) if last_number > after else None
 
     def _read_requests(self, after: int) -> Iterator[StoredRequest]:
         while page := read_page_after(self._path, self._model.id, after, most=PAGE_REQUESTS):
@@ -91,15 +91,17 @@ class ModelEvents:
 
     def _parse_request(self, intake: StoredRequest, rows: list[list[object]], misfits: list[InvalidEvent]) -> None:
         """Add one request's events: as rows, or as invalid events if they no longer fit the columns."""
-        came = orjson.loads(intake.body)
+        content = orjson.loads(intake.body)
         received_at = EPOCH + datetime.timedelta(microseconds=intake.received_at)
-        for event in came if isinstance(came, list) else [came]:
-            reading = ParseNotes()
-            row = self._parser.parse_event(event, reading, received_at)
-            if not reading.problems:
+        for event in content if isinstance(content, list) else [content]:
+            notes = ParseNotes()
+            row = self._parser.parse_event(event, notes, received_at)
+            if not notes.problems:
                 rows.append(row)
                 continue
-            problem = "; ".join(f"{each.field} {each.problem}".strip() for each in reading.problems)
+            problem = "; ".join(
+                f"{field_problem.field} {field_problem.problem}".strip() for field_problem in notes.problems
+            )
             misfits.append(InvalidEvent(intake.number, received_at, orjson.dumps(event).decode(), problem))
 
 
@@ -112,6 +114,6 @@ def delete_flushed_events(settings: Settings, model: Model) -> None:
         contextlib.suppress(BusyError),
         open_locked_store(settings, "a flush, which drops what is in the tables") as file,
     ):
-        upto = read_last_transaction(warehouse_table_path(settings, model.id), file.sequence_id)
-        while upto and file.delete_up_to(model.id, upto):
+        last_number = read_last_transaction(warehouse_table_path(settings, model.id), file.sequence_id)
+        while last_number and file.delete_up_to(model.id, last_number):
             pass

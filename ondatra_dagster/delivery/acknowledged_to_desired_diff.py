@@ -134,18 +134,18 @@ def _diff_row(standing: KeyState) -> list[SentRow]:
         return [SentRow(ChangeType.DELETE, base[0]), SentRow(ChangeType.INSERT, target[0])]
     if not base:
         return [SentRow(ChangeType.INSERT, target[0])]
-    before = base[0]._replace(rowid=target[0].rowid)
-    return [SentRow(ChangeType.UPDATE_PREIMAGE, before), SentRow(ChangeType.UPDATE_POSTIMAGE, target[0])]
+    preimage = base[0]._replace(rowid=target[0].rowid)
+    return [SentRow(ChangeType.UPDATE_PREIMAGE, preimage), SentRow(ChangeType.UPDATE_POSTIMAGE, target[0])]
 
 
 def _diff_group(standing: KeyState) -> list[SentRow]:
-    gone = standing.acknowledged
+    deleted_rows = standing.acknowledged
     if standing.maybe_sent and (standing.acknowledged or not standing.desired):
         # without acknowledged rows, an unanswered insert is repeated; else all rows that may be there are
         # deleted first
-        gone = tuple(dict.fromkeys((*standing.acknowledged, *standing.maybe_sent)))
+        deleted_rows = tuple(dict.fromkeys((*standing.acknowledged, *standing.maybe_sent)))
     return [
-        *(SentRow(ChangeType.DELETE, row) for row in gone),
+        *(SentRow(ChangeType.DELETE, row) for row in deleted_rows),
         *(SentRow(ChangeType.INSERT, row) for row in standing.desired),
     ]
 
@@ -172,26 +172,30 @@ def state_after(
 
     `standing` is the key's state when the rows were sent; its desired rows are the rows that were sent.
     """
-    fate = [(row, fates[row.result_key]) for row in sent]
-    return _STATES_AFTER.get(shape, _row_state_after)(standing, fate)
+    row_results = [(row, fates[row.result_key]) for row in sent]
+    return _STATES_AFTER.get(shape, _row_state_after)(standing, row_results)
 
 
 _RETRIED_RESULTS = frozenset({SendResult.FAILED, SendResult.UNANSWERED})
 
 
 def _row_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
-    before = standing
-    for row, what in fate:
+    old_state = standing
+    for row, result in fate:
         if row.change_type is ChangeType.UPDATE_PREIMAGE:
             continue  # it only shows push the old row
         image = NO_ROWS if row.change_type is ChangeType.DELETE else (row.row,)
-        if what is SendResult.DELIVERED:
+        if result is SendResult.DELIVERED:
             standing = KeyState(image, standing.desired)
-        elif what is SendResult.UNANSWERED:
+        elif result is SendResult.UNANSWERED:
             standing = standing._replace(maybe_sent=_maybe_sent_after(standing, image))
-    if any(row.change_type is ChangeType.UPDATE_PREIMAGE and what in _RETRIED_RESULTS for row, what in fate):
+    if any(row.change_type is ChangeType.UPDATE_PREIMAGE and result in _RETRIED_RESULTS for row, result in fate):
         # the pair is sent again, even if its other half has arrived
-        return before._replace(maybe_sent=before.desired) if standing.acknowledged != before.acknowledged else standing
+        return (
+            old_state._replace(maybe_sent=old_state.desired)
+            if standing.acknowledged != old_state.acknowledged
+            else standing
+        )
     return standing
 
 
@@ -205,17 +209,21 @@ def _maybe_sent_after(standing: KeyState, tried: RowSet) -> RowSet:
 
 
 def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
-    fates = {what for _, what in fate}
+    results = {result for _, result in fate}
     # if there are inserts, deletes are context: they show push the group's old rows
-    telling = ChangeType.INSERT if standing.desired else ChangeType.DELETE
-    arrived = [row.row for row, what in fate if what is SendResult.DELIVERED and row.change_type is telling]
-    if SendResult.UNANSWERED in fates or (SendResult.FAILED in fates and arrived):
+    final_change_type = ChangeType.INSERT if standing.desired else ChangeType.DELETE
+    delivered_rows = [
+        row.row for row, result in fate if result is SendResult.DELIVERED and row.change_type is final_change_type
+    ]
+    if SendResult.UNANSWERED in results or (SendResult.FAILED in results and delivered_rows):
         # some of these rows may be there, and some of earlier attempts: the whole group is sent again
         return standing._replace(maybe_sent=tuple(dict.fromkeys((*(standing.maybe_sent or ()), *standing.desired))))
-    if not arrived or SendResult.FAILED in fates:
+    if not delivered_rows or SendResult.FAILED in results:
         return standing
-    kept = [row.row for row, what in fate if what is SendResult.REFUSED and row.change_type is ChangeType.DELETE]
-    return KeyState((*kept, *(arrived if standing.desired else ())), standing.desired)
+    remaining_rows = [
+        row.row for row, result in fate if result is SendResult.REFUSED and row.change_type is ChangeType.DELETE
+    ]
+    return KeyState((*remaining_rows, *(delivered_rows if standing.desired else ())), standing.desired)
 
 
 _STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {

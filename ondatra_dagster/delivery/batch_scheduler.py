@@ -103,12 +103,12 @@ class WorkerThreads:
 
         Return none of them after the timeout or a call of wake_waiter().
         """
-        returned = []
+        returned_batches = []
         with contextlib.suppress(queue.Empty):
-            returned.append(self._returned.get(timeout=timeout_seconds))
+            returned_batches.append(self._returned.get(timeout=timeout_seconds))
             while True:
-                returned.append(self._returned.get_nowait())
-        return [flight for flight in returned if flight]
+                returned_batches.append(self._returned.get_nowait())
+        return [in_flight_batch for in_flight_batch in returned_batches if in_flight_batch]
 
     def wake_waiter(self) -> None:
         """Make wait_for_results() return."""
@@ -161,11 +161,15 @@ class BatchScheduler:
         return batches
 
     def _next_batch(self, beside: list[Batch]) -> Batch | None:
-        away = [*(flight.batch for flight in self.in_flight_batches.values()), *beside]
-        if len(away) + len(self.open_jobs) >= self._max_claimed or any(batch.must_run_alone for batch in away):
+        other_batches = [*(in_flight_batch.batch for in_flight_batch in self.in_flight_batches.values()), *beside]
+        if len(other_batches) + len(self.open_jobs) >= self._max_claimed or any(
+            batch.must_run_alone for batch in other_batches
+        ):
             return None
         if self._restored_batches:
-            return None if away and self._restored_batches[0].must_run_alone else self._restored_batches.popleft()
+            return (
+                None if other_batches and self._restored_batches[0].must_run_alone else self._restored_batches.popleft()
+            )
         batch = claim_batch(self._queue, size=self._batch_size, number=self._last_number + 1)
         if batch:
             self._last_number = batch.number
@@ -174,12 +178,12 @@ class BatchScheduler:
     @contextlib.contextmanager
     def remove_returned(self, flights: Sequence[InFlightBatch]) -> Iterator[None]:
         """Remove these batches from flight; put them back if the body fails, because its transaction is rolled back."""
-        for flight in flights:
-            del self.in_flight_batches[flight.batch.id]
+        for in_flight_batch in flights:
+            del self.in_flight_batches[in_flight_batch.batch.id]
         try:
             yield
         except BaseException:
-            self.in_flight_batches |= {flight.batch.id: flight for flight in flights}
+            self.in_flight_batches |= {in_flight_batch.batch.id: in_flight_batch for in_flight_batch in flights}
             raise
 
     def next_polls(self) -> Sequence[Batch]:
@@ -191,7 +195,7 @@ class BatchScheduler:
         return self.open_jobs.seconds_to_next() if self._may_poll() else None
 
     def _may_poll(self) -> bool:
-        is_one_alone = any(flight.batch.must_run_alone for flight in self.in_flight_batches.values())
+        is_one_alone = any(in_flight_batch.batch.must_run_alone for in_flight_batch in self.in_flight_batches.values())
         return not is_one_alone and self.circuit_breaker.try_enter()
 
     def wait_for_next_job(self) -> bool:
@@ -209,22 +213,22 @@ class BatchScheduler:
 
 def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: JournalPool) -> list[Batch]:
     """Return the frozen batches; split one after its third crash, so that the failing unit is alone."""
-    restored = []
+    restored_batches = []
     for batch in frozen:
         journal = journals.find_journal(batch.batch_key)
         # a batch is claimed before it is sent: only its journal shows whether push got it
-        begun = journal.push_starts[batch.id] if journal else 0
-        if not journal or begun <= batch.push_starts:
-            restored.append(batch)
+        push_starts = journal.push_starts[batch.id] if journal else 0
+        if not journal or push_starts <= batch.push_starts:
+            restored_batches.append(batch)
             continue
-        crashed = record_crash(queue, batch, answered=journal.response_count, begun=begun)
-        if has_crashed_too_often(crashed) and len(group_by_key(crashed.units)) > 1:
-            why = "batch=%d ended its process %d times; its keys go out one by one"
-            log.warning(why, crashed.number, crashed.crash_count)
-            restored += split_batch(queue, crashed)
+        crashed_batch = record_crash(queue, batch, answered=journal.response_count, begun=push_starts)
+        if has_crashed_too_often(crashed_batch) and len(group_by_key(crashed_batch.units)) > 1:
+            message = "batch=%d ended its process %d times; its keys go out one by one"
+            log.warning(message, crashed_batch.number, crashed_batch.crash_count)
+            restored_batches += split_batch(queue, crashed_batch)
         else:
-            restored.append(crashed)
-    return restored
+            restored_batches.append(crashed_batch)
+    return restored_batches
 
 
 def has_crashed_too_often(batch: Batch) -> bool:
@@ -233,6 +237,6 @@ def has_crashed_too_often(batch: Batch) -> bool:
 
 def reject_crashing_rows(batch: Batch) -> PushResult:
     """Return the rejection of a unit that crashed the process alone too often; push doesn't get it again."""
-    why = f"this row alone ended the process {batch.crash_count} times; mend the push function, then replay it"
+    message = f"this row alone ended the process {batch.crash_count} times; mend the push function, then replay it"
     # the API may have taken the row before the process ended
-    return PushResult(dict.fromkeys(batch.result_keys, RowOutcome(Verdict.REJECT, why)), unanswered_calls=1)
+    return PushResult(dict.fromkeys(batch.result_keys, RowOutcome(Verdict.REJECT, message)), unanswered_calls=1)

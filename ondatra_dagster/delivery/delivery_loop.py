@@ -106,20 +106,20 @@ def deliver(
 
     `counter` counts the run's units; without it they are counted from now on.
     """
-    frozen = load_batches(queue)
+    stored_batches = load_batches(queue)
     jobs = OpenJobs(
-        (batch for batch in frozen if batch.job),
+        (batch for batch in stored_batches if batch.job),
         interval_seconds=settings.push.poll_interval_seconds,
         timeout_seconds=settings.push.poll_timeout_seconds,
         clock=hooks.clock,
         sleep=hooks.sleep,
     )
-    journals = JournalPool(settings.journal_path, {batch.batch_key for batch in frozen})
+    journals = JournalPool(settings.journal_path, {batch.batch_key for batch in stored_batches})
     scheduler = BatchScheduler(
         queue,
         CircuitBreaker(hooks.may_continue),
         jobs,
-        restore_crashed_batches(queue, [batch for batch in frozen if not batch.job], journals),
+        restore_crashed_batches(queue, [batch for batch in stored_batches if not batch.job], journals),
         max_claimed=0 if only_polls else settings.max_claimed,
         batch_size=settings.push.batch_size,
     )
@@ -153,12 +153,14 @@ class _DeliveryLoop:
             self._start_batches(scheduler.next_batches())
             self._start_batches(scheduler.next_polls())
             while scheduler.in_flight_batches or scheduler.wait_for_next_job():
-                returned = self.workers.wait_for_results(self._seconds_to_wait()) if scheduler.in_flight_batches else []
+                returned_batches = (
+                    self.workers.wait_for_results(self._seconds_to_wait()) if scheduler.in_flight_batches else []
+                )
                 if interruption.received_signal():
-                    self._settle_after_interrupt(returned)
+                    self._settle_after_interrupt(returned_batches)
                     interruption.raise_if_interrupted()
-                if returned:
-                    self._settle_returned(returned)
+                if returned_batches:
+                    self._settle_returned(returned_batches)
                 else:
                     self.hooks.on_idle()
                 self._start_batches(scheduler.next_polls())
@@ -169,7 +171,9 @@ class _DeliveryLoop:
             self.journals.close()
             try:  # only a batch whose push raised counts as crashed: a full disk isn't the fault of the rows
                 self._reset_push_starts(
-                    flight for flight in scheduler.in_flight_batches.values() if not flight.is_in_push
+                    in_flight_batch
+                    for in_flight_batch in scheduler.in_flight_batches.values()
+                    if not in_flight_batch.is_in_push
                 )
             finally:
                 raise error
@@ -189,29 +193,29 @@ class _DeliveryLoop:
     def _settle_after_interrupt(self, returned: Sequence[InFlightBatch]) -> None:
         """Settle the batches that return in the next seconds, too; the circuit breaker lets no other batch start."""
         in_flight = self.scheduler.in_flight_batches
-        unsent = 0  # batches whose push stopped before another call
+        stopped_count = 0  # batches whose push stopped before another call
         give_up_at = time.monotonic() + INTERRUPT_GRACE_SECONDS
         while True:
-            unsent += sum(flight.error is not None for flight in returned)
-            self._settle_returned([flight for flight in returned if not flight.error])
+            stopped_count += sum(in_flight_batch.error is not None for in_flight_batch in returned)
+            self._settle_returned([in_flight_batch for in_flight_batch in returned if not in_flight_batch.error])
             seconds = give_up_at - time.monotonic()
-            if len(in_flight) == unsent or seconds <= 0:
+            if len(in_flight) == stopped_count or seconds <= 0:
                 return
             returned = self.workers.wait_for_results(seconds)
 
     def _seconds_to_wait(self) -> float:
         """Return how long to wait for a batch before the run does other tasks."""
-        to_poll = self.scheduler.seconds_to_poll()
-        idle = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
-        return idle if to_poll is None else min(to_poll, idle)
+        poll_seconds = self.scheduler.seconds_to_poll()
+        idle_seconds = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
+        return idle_seconds if poll_seconds is None else min(poll_seconds, idle_seconds)
 
     def _start_batches(self, batches: Sequence[Batch]) -> None:
         """Hand the batches to the threads; their frozen rows are committed by now."""
         for batch in batches:
             journal = None if batch.job else self.journals.journal_for(batch.batch_key)
-            flight = InFlightBatch(batch, journal)
-            self.scheduler.in_flight_batches[batch.id] = flight
-            self.workers.submit(flight)
+            in_flight_batch = InFlightBatch(batch, journal)
+            self.scheduler.in_flight_batches[batch.id] = in_flight_batch
+            self.workers.submit(in_flight_batch)
 
     def _push_or_poll(self, flight: InFlightBatch) -> None:
         """Set the batch's result, in a thread; it stays None if the circuit breaker stopped the batch."""
@@ -225,12 +229,12 @@ class _DeliveryLoop:
             flight.result = unanswered_job_result(batch, MISSING_POLL)
             return
         try:
-            parcel = PushBatch.from_batch(batch, self.queue.layouts)
+            push_batch = PushBatch.from_batch(batch, self.queue.layouts)
             if batch.job:
-                result = self.push.poll(parcel, batch.job.reference) if breaker.try_enter() else None
+                result = self.push.poll(push_batch, batch.job.reference) if breaker.try_enter() else None
             elif journal and breaker.try_enter(lambda: journal.begin_batch(batch.batch_key, batch.id)):
                 flight.is_in_push = True
-                result = self.push(parcel, journal)
+                result = self.push(push_batch, journal)
                 flight.is_in_push = False
                 if batch.is_split:
                     # before the settlement: after a crash in between, the next part must not get its responses
@@ -250,25 +254,29 @@ class _DeliveryLoop:
 
         All share one commit, because on a slow disk a commit takes longer than everything else here.
         """
-        landed = [flight for flight in returned if not flight.error]
-        ended: list[tuple[Batch, SettledBatch]] = []
-        with self.scheduler.remove_returned(landed), self.queue.store.write_transaction():
-            for flight in landed:
-                if settled := self._settle_or_requeue(flight):
-                    ended.append((flight.batch, settled))
+        finished_batches = [in_flight_batch for in_flight_batch in returned if not in_flight_batch.error]
+        settled_batches: list[tuple[Batch, SettledBatch]] = []
+        with self.scheduler.remove_returned(finished_batches), self.queue.store.write_transaction():
+            for in_flight_batch in finished_batches:
+                if settled_batch := self._settle_or_requeue(in_flight_batch):
+                    settled_batches.append((in_flight_batch.batch, settled_batch))
             batches = self.scheduler.next_batches()
-        for flight in landed:
-            if flight.journal and flight.result and not self.scheduler.has_other_split(flight.batch.batch_key):
-                self.journals.release_journal(flight.batch.batch_key)
+        for in_flight_batch in finished_batches:
+            if (
+                in_flight_batch.journal
+                and in_flight_batch.result
+                and not self.scheduler.has_other_split(in_flight_batch.batch.batch_key)
+            ):
+                self.journals.release_journal(in_flight_batch.batch.batch_key)
         self._start_batches(batches)
-        for batch, settled in ended:
+        for batch, settled_batch in settled_batches:
             self.result.batch_count += 1
-            self.has_delivered = self.has_delivered or settled.has_delivered_rows
+            self.has_delivered = self.has_delivered or settled_batch.has_delivered_rows
             self.scheduler.open_jobs.extend_wait()
-            self.hooks.on_settled(batch, settled)
-        for flight in returned:
-            if flight.error:  # only now: the other returned batches are settled
-                raise flight.error
+            self.hooks.on_settled(batch, settled_batch)
+        for in_flight_batch in returned:
+            if in_flight_batch.error:  # only now: the other returned batches are settled
+                raise in_flight_batch.error
 
     def _settle_or_requeue(self, flight: InFlightBatch) -> SettledBatch | None:
         """Settle the batch and return its outcomes; return None when its rows stay in the queue."""
@@ -277,10 +285,10 @@ class _DeliveryLoop:
             return None
         if not flight.result.is_open:
             return self._settle(flight, flight.result)
-        still_open = self._requeue_open_job(flight, flight.result)
-        if still_open is None:
+        open_job = self._requeue_open_job(flight, flight.result)
+        if open_job is None:
             return self._settle(flight, unanswered_job_result(flight.batch, "job timed out"))
-        self.scheduler.open_jobs.add_job(still_open)
+        self.scheduler.open_jobs.add_job(open_job)
         return None
 
     def _requeue_open_job(self, flight: InFlightBatch, result: PushResult) -> Batch | None:
@@ -303,10 +311,10 @@ class _DeliveryLoop:
             max_attempts=self.settings.push.max_attempts,
         )
         wait = self.hooks.row_retry_seconds
-        settled = settle_batch(self.queue, flight.batch, result, attempt, wait=wait, counter=self.counter)
+        settled_batch = settle_batch(self.queue, flight.batch, result, attempt, wait=wait, counter=self.counter)
         if "finalize" in self.settings.functions:
-            schedule_finalize(self.queue, settled)
-        return settled
+            schedule_finalize(self.queue, settled_batch)
+        return settled_batch
 
     def _release_unsent(self, batch: Batch) -> None:
         """Release a batch that isn't sent in this run; jobs and batches of an earlier run stay frozen."""
@@ -318,7 +326,7 @@ class _DeliveryLoop:
     def _reset_push_starts(self, flights: Iterable[InFlightBatch]) -> None:
         """Don't count this shutdown as a crash of these batches."""
         with self.queue.store.write_transaction():
-            for flight in flights:
-                if flight.journal:
-                    begun = flight.journal.push_starts[flight.batch.id]
-                    reset_push_starts(self.queue, flight.batch, begun=begun)
+            for in_flight_batch in flights:
+                if in_flight_batch.journal:
+                    push_starts = in_flight_batch.journal.push_starts[in_flight_batch.batch.id]
+                    reset_push_starts(self.queue, in_flight_batch.batch, begun=push_starts)

@@ -28,15 +28,15 @@ class PendingFinalize(NamedTuple):
 def schedule_finalize(queue: Queue, settled: SettledBatch) -> None:
     """Add a settled batch to the pending call of finalize(); the caller has the transaction."""
     counts = settled.counts
-    succeeded, failed = counts[UnitOutcome.SUCCEEDED].total(), counts[UnitOutcome.REJECTED].total()
-    add_finalize_counts(queue, succeeded=succeeded, failed=failed)
+    succeeded_count, failed_count = counts[UnitOutcome.SUCCEEDED].total(), counts[UnitOutcome.REJECTED].total()
+    add_finalize_counts(queue, succeeded=succeeded_count, failed=failed_count)
 
 
 def add_finalize_counts(queue: Queue, *, succeeded: int, failed: int) -> None:
     """Add units that have ended to the pending call's sums; the caller has the transaction."""
-    before = load_pending_finalize(queue) or PendingFinalize(0, 0, _new_journal_key())
-    succeeded, failed = before.succeeded + succeeded, before.failed + failed
-    _store_pending_finalize(queue, before._replace(succeeded=succeeded, failed=failed))
+    old_call = load_pending_finalize(queue) or PendingFinalize(0, 0, _new_journal_key())
+    succeeded, failed = old_call.succeeded + succeeded, old_call.failed + failed
+    _store_pending_finalize(queue, old_call._replace(succeeded=succeeded, failed=failed))
 
 
 def load_pending_finalize(queue: Queue) -> PendingFinalize | None:
@@ -50,10 +50,10 @@ def _store_pending_finalize(queue: Queue, pending: PendingFinalize | None) -> No
 
 def renew_pending_finalize(queue: Queue, *, journal: Path) -> None:
     """Give the pending call of a lost queue a new journal key, unless its journal still exists."""
-    pending = load_pending_finalize(queue)
+    pending_call = load_pending_finalize(queue)
     path = _journal_path(journal)
-    if pending and not (path.exists() and read_batch_key(path) == pending.journal_key):
-        _store_pending_finalize(queue, pending._replace(journal_key=_new_journal_key()))
+    if pending_call and not (path.exists() and read_batch_key(path) == pending_call.journal_key):
+        _store_pending_finalize(queue, pending_call._replace(journal_key=_new_journal_key()))
 
 
 def _journal_path(journal: Path) -> Path:
@@ -66,16 +66,16 @@ def _new_journal_key() -> str:
 
 def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None:
     """Call finalize() if it is pending. Return why it failed and stays pending; None otherwise."""
-    pending = load_pending_finalize(queue)
-    if pending is None:
+    pending_call = load_pending_finalize(queue)
+    if pending_call is None:
         return None
-    calls = ResponseJournal.open(_journal_path(journal), pending.journal_key)
+    calls = ResponseJournal.open(_journal_path(journal), pending_call.journal_key)
     columns = queue.layouts[max(queue.layouts)].columns if queue.layouts else ()
     try:
-        push.finalize(pending.succeeded, pending.failed, columns=columns, journal=calls)
+        push.finalize(pending_call.succeeded, pending_call.failed, columns=columns, journal=calls)
     except PushContractError as error:
         # the next attempt makes its calls again: the responses of this one don't count for them
-        _store_pending_finalize(queue, pending._replace(journal_key=_new_journal_key()))
+        _store_pending_finalize(queue, pending_call._replace(journal_key=_new_journal_key()))
         calls.discard()
         return str(error)
     _store_pending_finalize(queue, None)

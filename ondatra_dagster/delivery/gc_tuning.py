@@ -14,10 +14,10 @@ GC_THRESHOLD = 100_000  # new objects before a collection; Python's own threshol
 @contextlib.contextmanager
 def raise_gc_threshold() -> Iterator[None]:
     """Raise the threshold for the body, unless the user has set it higher or switched the collector off."""
-    usual = gc.get_threshold()
-    if 0 < usual[0] < GC_THRESHOLD:
-        gc.set_threshold(GC_THRESHOLD, *usual[1:])
+    thresholds = gc.get_threshold()
+    if 0 < thresholds[0] < GC_THRESHOLD:
+        gc.set_threshold(GC_THRESHOLD, *thresholds[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*usual)
+        gc.set_threshold(*thresholds)

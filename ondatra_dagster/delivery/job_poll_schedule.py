@@ -59,10 +59,10 @@ class OpenJobs:
     def pop_due_jobs(self) -> Sequence[Batch]:
         """Return the jobs to be polled now, and remove them."""
         now = self._clock()
-        due = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_time(now) <= now]
-        for batch in due:
+        due_batches = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_time(now) <= now]
+        for batch in due_batches:
             del self._batches[batch.id]
-        return due
+        return due_batches
 
     def seconds_to_next(self) -> float | None:
         """Return the seconds until the next poll; None when there is no job."""

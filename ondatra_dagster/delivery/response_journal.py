@@ -120,10 +120,10 @@ class ResponseJournal:
 
     def record_settled(self) -> None:
         """Record that the rows of all calls since the last time are settled: these calls won't be made again."""
-        new = self._call_counts - self._settled_counts
+        new_counts = self._call_counts - self._settled_counts
         self._settled_counts = self._call_counts.copy()
-        if new:
-            self._write(["settled", dict(new)])
+        if new_counts:
+            self._write(["settled", dict(new_counts)])
 
     def close(self) -> None:
         if self._file is not None:
@@ -138,11 +138,11 @@ class ResponseJournal:
                 self._path.unlink(missing_ok=True)
 
     def _open(self, path: Path) -> None:
-        good = self._load(path)
+        valid_length = self._load(path)
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.ftruncate(self._file, good)
-        self.is_rerun = good > 0
-        if not good:
+        os.ftruncate(self._file, valid_length)
+        self.is_rerun = valid_length > 0
+        if not valid_length:
             self._write([self.batch_key])
 
     def _write(self, *lines: list[object]) -> None:
@@ -161,12 +161,12 @@ class ResponseJournal:
         lines = _decode_lines(content)
         if next(lines, (0, None))[1] != [self.batch_key]:
             return 0
-        good = content.index(b"\n") + 1
+        valid_length = content.index(b"\n") + 1
         for end, fields in lines:
             self._apply_fields(fields)
-            good = end
+            valid_length = end
         self.restart_calls()
-        return good
+        return valid_length
 
     def _apply_fields(self, fields: list[Any]) -> None:
         match fields:
@@ -249,14 +249,14 @@ class JournalPool:
             journal.discard()
 
     def _new_journal(self) -> ResponseJournal:
-        numbered = (self._path.with_name(f"{self._path.name}-{number}") for number in itertools.count(1))
-        files = itertools.chain([self._path], numbered)
+        numbered_paths = (self._path.with_name(f"{self._path.name}-{number}") for number in itertools.count(1))
+        files = itertools.chain([self._path], numbered_paths)
         return ResponseJournal.open(next(file for file in files if not file.exists()), "")
 
 
 def _journal_files(path: Path) -> Iterator[Path]:
-    numbered = re.compile(re.escape(path.name) + r"(-\d+)?")
+    name_pattern = re.compile(re.escape(path.name) + r"(-\d+)?")
     if path.parent.exists():
         with explain_file_errors(path.parent):
             files = list(path.parent.iterdir())
-        yield from [file for file in files if numbered.fullmatch(file.name)]
+        yield from [file for file in files if name_pattern.fullmatch(file.name)]

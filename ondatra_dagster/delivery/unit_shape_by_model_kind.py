@@ -30,8 +30,8 @@ class UnitFormat(NamedTuple):
 
     @classmethod
     def load(cls, text: str) -> Self:
-        kind, key, batch_size, *spelled = orjson.loads(text)
-        return cls(kind, tuple(key), batch_size, *map(tuple, spelled))
+        kind, key, batch_size, *optional_fields = orjson.loads(text)
+        return cls(kind, tuple(key), batch_size, *map(tuple, optional_fields))
 
     def with_key_types(self, columns: Iterable[Column]) -> Self:
         """Return this format with the key types of these columns."""
@@ -79,14 +79,14 @@ class UnitFormat(NamedTuple):
 
     def describe_difference(self, other: Self) -> str:
         """Return which settings make its units differ from those of the other format."""
-        told = {
+        differences = {
             f"kind {self.kind}": self.kind != other.kind,
             f"the key {', '.join(self.key)}": self._has_different_key(other),
             f"a key written as {' and '.join(self.key_types)}": self._has_different_key_types(other),
             f"batch_size {self.batch_size}": (self.batch_size == WHOLE_TABLE_SIZE)
             != (other.batch_size == WHOLE_TABLE_SIZE),
         }
-        return " and ".join(text for text, is_another in told.items() if is_another)
+        return " and ".join(text for text, is_different in differences.items() if is_different)
 
     def _has_different_key(self, other: Self) -> bool:
         (_, key), (_, other_key) = self._unit_identity, other._unit_identity
@@ -132,8 +132,8 @@ def read_unit_format(queue: Queue) -> UnitFormat | None:
 
 def write_unit_format(queue: Queue, form: UnitFormat, *, named_since: str) -> None:
     """Store the format of all units from now on, in the caller's transaction; no unit of another format may be left."""
-    known = read_unit_format(queue)
-    if known and not known.has_same_units(form):
+    stored_format = read_unit_format(queue)
+    if stored_format and not stored_format.has_same_units(form):
         delete_content_sizes(queue)  # they count other units
         queue.delete_meta(TABLE_SIZE)
     queue.write_meta(UNIT_FORMAT, form.dump())

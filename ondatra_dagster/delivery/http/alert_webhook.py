@@ -20,7 +20,7 @@ class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
     """A client of the webhook. It tries once; the caller sends the alert again at its next check."""
 
     def __init__(self, settings: AlertSettings, *, secrets: Callable[[str], str | None]) -> None:
-        self._address = VARIABLE_REFERENCE.sub(lambda found: secrets(found[1]) or "", settings.webhook or "")
+        self._address = VARIABLE_REFERENCE.sub(lambda match: secrets(match[1]) or "", settings.webhook or "")
         auth = BearerAuth(Variable(settings.token_env)) if settings.token_env else None
         config = PushConfig(
             name="alerts",
@@ -41,8 +41,8 @@ class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
         answer = self._api.begin_calls(ResponseJournal.in_memory(alert_id)).send_call(call)
         if answer.is_success:
             return None
-        said = self._api.redactor.redact(answer.text)[:MAX_ANSWER_LENGTH]
-        return f"it answered {answer.status_code}: {said}" if answer.status_for_push else said
+        answer_text = self._api.redactor.redact(answer.text)[:MAX_ANSWER_LENGTH]
+        return f"it answered {answer.status_code}: {answer_text}" if answer.status_for_push else answer_text
 
     def __exit__(self, *_: object) -> None:
         self._api.close()

@@ -103,8 +103,8 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         try:
             self.builder = RequestBuilder(config, lambda variable: values[variable.name])
         except RequestRefusedError as error:
-            what = "look at API's headers and the variables they name"
-            raise SettingsError(f"{config.file}: {error}; {what}") from error
+            remedy = "look at API's headers and the variables they name"
+            raise SettingsError(f"{config.file}: {error}; {remedy}") from error
         self._rate_limit = rate_limit
         self._transport = transport or DeadlineTransport(connections=MAX_API_CONNECTIONS)
         self._is_closed = False
@@ -143,8 +143,8 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         interruption.raise_if_interrupted()
         if self._rate_limit is None or not prepared.is_to_base_url:
             return self._send_now(prepared)
-        with self._rate_limit.wait_for_turn() as connecting:
-            return self._send_now(prepared, connecting)
+        with self._rate_limit.wait_for_turn() as connect_hook:
+            return self._send_now(prepared, connect_hook)
 
     def _send_now(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
         """Send the request once; raise SyncStoppedError if the sync was stopped: such a call has no answer to use."""
@@ -163,8 +163,8 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         except (httpx.LocalProtocolError, UnicodeError) as error:
             answer = self.unsent_response(error, is_refused=True)
         except httpx.TransportError as error:
-            why = str(error) or type(error).__name__
-            answer = HttpResponse(NO_RESPONSE, self._mask_reason(f"no answer: {why} ({type(error).__name__})"))
+            reason = str(error) or type(error).__name__
+            answer = HttpResponse(NO_RESPONSE, self._mask_reason(f"no answer: {reason} ({type(error).__name__})"))
         if self._is_closed and answer.status_code == NO_RESPONSE:
             raise SyncStoppedError
         return answer
@@ -193,11 +193,11 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
     def _send_token_request(self, question: TokenRequest) -> HttpResponse:
         """Request a token, with retries; return the last answer."""
         try:
-            prepared = self.builder.build_form_request(*question)
+            request = self.builder.build_form_request(*question)
         except RequestRefusedError as error:
             return HttpResponse(NO_RESPONSE, self._mask_reason(str(error)), is_refused=True)
         for tries in itertools.count(1):
-            answer = self.send_request(prepared)
+            answer = self.send_request(request)
             if answer.is_refused or not answer.is_retryable or tries > self.config.retry:
                 break
             self.wait_before_retry(answer, tries)
@@ -230,16 +230,16 @@ class BatchCalls:
         """Return the final answer, which also reports whatever goes wrong."""
         self.call_counts.calls += 1  # first: the outcome of an interrupted call is unknown
         try:
-            prepared = self._api.builder.build_request(call)
+            request = self._api.builder.build_request(call)
         except RequestRefusedError as error:
             answer = self._api.unsent_response(error, is_refused=True)
         else:
-            call_key = self._journal.next_call_key(prepared.digest)
-            if known := self._journal.find_response(call_key):
+            call_key = self._journal.next_call_key(request.digest)
+            if recorded_answer := self._journal.find_response(call_key):
                 self.call_counts.is_answered = True
-                answer = known
+                answer = recorded_answer
             else:
-                answer = self._send_with_retries(prepared, call_key)
+                answer = self._send_with_retries(request, call_key)
                 self._record_response(call_key, answer)
         self.call_counts.count_response(answer)
         return answer
@@ -253,18 +253,18 @@ class BatchCalls:
             self._journal.record_response(call_key, answer)
 
     def _send_with_retries(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        uncertain = self._journal.is_rerun
+        is_uncertain = self._journal.is_rerun
         for tries in itertools.count(1):
             answer = self._send_with_token(prepared, call_key)
             # no answer, or an unreadable one, leaves the outcome of the attempt unknown
-            uncertain = uncertain or (answer.status_for_push == NO_RESPONSE and not answer.is_unsent)
+            is_uncertain = is_uncertain or (answer.status_for_push == NO_RESPONSE and not answer.is_unsent)
             can_retry = answer.is_retryable and not (answer.is_refused or answer.is_unsent)
             if not can_retry or tries > self._api.config.retry:
                 break
             if answer.status_code != NO_RESPONSE:
                 self._journal.record_failure(call_key)
             self._api.wait_before_retry(answer, tries)
-        return dataclasses.replace(answer, is_uncertain=True) if uncertain and not answer.is_success else answer
+        return dataclasses.replace(answer, is_uncertain=True) if is_uncertain and not answer.is_success else answer
 
     def _send_with_token(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
         """Send one request; if its token is refused, send one more with a new token."""
@@ -297,10 +297,11 @@ def _add_token(prepared: PreparedRequest, token: str) -> PreparedRequest:
 
 def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:
     values = {name: secrets(name) for name in config.variables}
-    if missing := sorted(name for name, value in values.items() if not value):
-        names = ", ".join(missing)
+    if missing_names := sorted(name for name, value in values.items() if not value):
+        names = ", ".join(missing_names)
         raise SettingsError(f"{config.file} needs {names}; set it in .env or the environment")
     for name, value in values.items():
-        if any("\ud800" <= letter <= "\udfff" for letter in value or ""):  # bytes of the environment that aren't UTF-8
+        # bytes of the environment that aren't UTF-8
+        if any("\ud800" <= character <= "\udfff" for character in value or ""):
             raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it anew")
     return {name: value for name, value in values.items() if value}

@@ -48,10 +48,10 @@ def check_deadline() -> None:
 
 
 def _remaining_seconds(timeout: float | None, late: type[Exception]) -> float:
-    left = _deadline.get() - time.monotonic()
-    if left <= 0:
+    seconds = _deadline.get() - time.monotonic()
+    if seconds <= 0:
         raise late("timed out")
-    return left if timeout is None else min(timeout, left)
+    return seconds if timeout is None else min(timeout, seconds)
 
 
 class _DeadlineStream(httpcore.NetworkStream):
@@ -84,15 +84,15 @@ class _DeadlineStream(httpcore.NetworkStream):
         buffer, self._unsent_bytes = self._unsent_bytes, b""
         # in chunks: the timeout of one large write restarts whenever the server reads a little
         for start in range(0, len(buffer), _WRITE_BYTES):
-            piece = buffer[start : start + _WRITE_BYTES]
-            self._stream.write(piece, _remaining_seconds(timeout, httpcore.WriteTimeout))
+            chunk = buffer[start : start + _WRITE_BYTES]
+            self._stream.write(chunk, _remaining_seconds(timeout, httpcore.WriteTimeout))
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        left = _remaining_seconds(timeout, httpcore.ConnectTimeout)
+        seconds = _remaining_seconds(timeout, httpcore.ConnectTimeout)
         with _connect_hook.get()():
-            return _DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, left), self._streams)
+            return _DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, seconds), self._streams)
 
     def close(self) -> None:
         self._stream.close()
@@ -114,9 +114,9 @@ class _DeadlineNetwork(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        left = _remaining_seconds(timeout, httpcore.ConnectTimeout)
+        seconds = _remaining_seconds(timeout, httpcore.ConnectTimeout)
         with _connect_hook.get()():
-            stream = super().connect_tcp(host, port, left, local_address, socket_options)
+            stream = super().connect_tcp(host, port, seconds, local_address, socket_options)
         return _DeadlineStream(stream, self.streams)
 
 

@@ -53,35 +53,35 @@ class DecodedText:
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original text that was decoded to this one; neither is empty."""
-        place = self
-        while place._source is not None:
-            start, end = place.source_span(start, end)
-            place = place._source
+        layer = self
+        while layer._source is not None:
+            start, end = layer.source_span(start, end)
+            layer = layer._source
         return start, end
 
     def _source_offset(self, at: int, *, is_end: bool = False) -> int:
         """Return the start of the letter in the source, or its end: an escape is masked as a whole."""
-        places, origins = self._offsets
-        index = bisect.bisect_right(places, at) - 1
+        positions, origins = self._offsets
+        index = bisect.bisect_right(positions, at) - 1
         if index % 2:  # an escape; the text between two escapes was copied
             return origins[index + is_end]
-        return origins[index] + at - places[index] + is_end
+        return origins[index] + at - positions[index] + is_end
 
     @functools.cached_property
     def _offsets(self) -> "tuple[array[int], array[int]]":
         """Return the starts of copied texts and escapes, in turn, here and in the source."""
-        places, origins = array("q", [0]), array("q", [0])
-        letters: Callable[[re.Match[str]], str] = _decode_match if self._escapes is ESCAPE else lambda _: ""
-        place = copied = 0
-        for found in self._escapes.finditer(self._source.text if self._source else ""):
-            place += found.start() - copied
-            places.append(place)
-            origins.append(found.start())
-            place += len(letters(found))
-            copied = found.end()
-            places.append(place)
-            origins.append(copied)
-        return places, origins
+        positions, origins = array("q", [0]), array("q", [0])
+        decode_escape: Callable[[re.Match[str]], str] = _decode_match if self._escapes is ESCAPE else lambda _: ""
+        position = copied_end = 0
+        for match in self._escapes.finditer(self._source.text if self._source else ""):
+            position += match.start() - copied_end
+            positions.append(position)
+            origins.append(match.start())
+            position += len(decode_escape(match))
+            copied_end = match.end()
+            positions.append(position)
+            origins.append(copied_end)
+        return positions, origins
 
 
 def decode_escapes(text: str) -> str:

@@ -80,8 +80,8 @@ def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh
     client_secret = secret(auth.client_secret) if auth.client_secret else None
     if auth.client_auth == "basic" and client_secret:
         # both are quoted as in a form, so that a colon in the id stays part of the id
-        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
-        return TokenRequest(auth.token_url, form, {"authorization": f"Basic {base64.b64encode(pair).decode()}"})
+        credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
+        return TokenRequest(auth.token_url, form, {"authorization": f"Basic {base64.b64encode(credentials).decode()}"})
     form["client_id"] = client_id
     if client_secret:
         form["client_secret"] = client_secret
@@ -92,22 +92,22 @@ def parse_token_response(answer: HttpResponse, *, now: float) -> OAuthTokens:
     """Return the tokens in the answer, or raise NoTokenError."""
     if not answer.is_success:
         raise _token_refusal(answer)
-    said = _parse_object(answer.text)
-    access, kind, refresh = said.get("access_token"), said.get("token_type"), said.get("refresh_token")
+    fields = _parse_object(answer.text)
+    access, kind, refresh = fields.get("access_token"), fields.get("token_type"), fields.get("refresh_token")
     if not isinstance(access, str) or not _TOKEN.fullmatch(access):
         raise NoTokenError("its answer has no access_token that could be sent")
     if isinstance(kind, str) and kind.casefold() != "bearer":
         raise NoTokenError(f"it gives tokens of the type {kind!r}, but only Bearer tokens can be used")
-    return OAuthTokens(access, _renewal_time(said.get("expires_in"), now), str(refresh) if refresh else None, now)
+    return OAuthTokens(access, _renewal_time(fields.get("expires_in"), now), str(refresh) if refresh else None, now)
 
 
 def _token_refusal(answer: HttpResponse) -> NoTokenError:
     if answer.status_for_push == NO_RESPONSE:
         return NoTokenError(answer.text, is_passing=not answer.is_refused)
-    said = _parse_object(answer.text)
-    reason = ", ".join(str(said[name]) for name in ("error", "error_description") if said.get(name))
-    why = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
-    return NoTokenError(why, is_passing=answer.is_retryable)
+    fields = _parse_object(answer.text)
+    reason = ", ".join(str(fields[name]) for name in ("error", "error_description") if fields.get(name))
+    message = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
+    return NoTokenError(message, is_passing=answer.is_retryable)
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
@@ -162,14 +162,14 @@ class TokenFile:
 
     def store_tokens(self, tokens: OAuthTokens) -> None:
         """Store the tokens before they are used, by an atomic write."""
-        new = self._path.with_suffix(".new")
+        new_path = self._path.with_suffix(".new")
         with explain_file_errors(self._path):
-            new.unlink(missing_ok=True)
-            with open_private_file(new, "xb") as opened:
-                opened.write(orjson.dumps(tokens._asdict()))
-                opened.flush()
-                os.fsync(opened.fileno())
-            new.replace(self._path)
+            new_path.unlink(missing_ok=True)
+            with open_private_file(new_path, "xb") as file:
+                file.write(orjson.dumps(tokens._asdict()))
+                file.flush()
+                os.fsync(file.fileno())
+            new_path.replace(self._path)
 
 
 FAILURE_PAUSE_SECONDS = 30.0  # a token server that is down isn't asked again for each row
@@ -225,11 +225,11 @@ class TokenSource:
         if self._file is None:
             return self._request_tokens()
         with self._file.lock():
-            kept = self._file.load_tokens()
-            if kept:
-                self._store_tokens(kept)
-                if kept.access != refused and not kept.is_expired(self._clock()):
-                    return kept
+            stored_tokens = self._file.load_tokens()
+            if stored_tokens:
+                self._store_tokens(stored_tokens)
+                if stored_tokens.access != refused and not stored_tokens.is_expired(self._clock()):
+                    return stored_tokens
             tokens = self._request_tokens()
             if self._refresh_token != self._configured_refresh_token:
                 self._file.store_tokens(tokens._replace(refresh=self._refresh_token))
@@ -253,12 +253,14 @@ class TokenSource:
 
     def _record_failure(self, error: NoTokenError) -> NoTokenError:
         """Pause the token requests, after a refusal for the rest of the run; return the error to raise."""
-        why = f"no token from {self._auth.token_url}: {error}"
+        message = f"no token from {self._auth.token_url}: {error}"
         if not error.is_temporary:
             credentials = (self._auth.client_id, self._auth.client_secret, self._auth.refresh_token)
-            why += f"; look at {', '.join(each.name for each in credentials if isinstance(each, Variable))}"
+            message += (
+                f"; look at {', '.join(variable.name for variable in credentials if isinstance(variable, Variable))}"
+            )
         self._tokens = None
-        self._failure = why
+        self._failure = message
         self._paused_since = self._clock()
         self._paused_until = self._paused_since + FAILURE_PAUSE_SECONDS if error.is_temporary else float("inf")
-        return NoTokenError(why)
+        return NoTokenError(message)

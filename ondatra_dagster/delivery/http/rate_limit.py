@@ -160,12 +160,12 @@ class RateLimit:
         return 0
 
     def _wait_seconds(self, limit: RateLimitConfig, number: int, now: float) -> float:
-        before = self._parameters(number=number - limit.requests, on_its_way=TRANSIT_SECONDS)
-        ((arrived_by,),) = self._store.fetch_rows(SELECT_ARRIVAL, before)
-        if arrived_by is None:
+        parameters = self._parameters(number=number - limit.requests, on_its_way=TRANSIT_SECONDS)
+        ((arrival_time,),) = self._store.fetch_rows(SELECT_ARRIVAL, parameters)
+        if arrival_time is None:
             return 0.0
-        wait_seconds: float = arrived_by + limit.per_seconds + WAIT_MARGIN_SECONDS - now
-        if arrived_by > now:  # it is under way, and will most likely have arrived sooner
+        wait_seconds: float = arrival_time + limit.per_seconds + WAIT_MARGIN_SECONDS - now
+        if arrival_time > now:  # it is under way, and will most likely have arrived sooner
             return max(min(wait_seconds - TRANSIT_SECONDS, limit.per_seconds), WAIT_MARGIN_SECONDS)
         return wait_seconds
 

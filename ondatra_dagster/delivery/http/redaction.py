@@ -62,10 +62,10 @@ def list_encodings(secret: str) -> Iterator[SecretEncoding]:
     for text, beginning in _plain_forms(secret, public):
         yield _plain_encoding(text, beginning)
     for text, beginning in _encoded_forms(secret, public):
-        octets, least = text.encode(errors="replace"), _prefix_length(len(beginning.encode(errors="replace")))
-        yield from _base64_forms(octets, least)
+        octets, prefix_length = text.encode(errors="replace"), _prefix_length(len(beginning.encode(errors="replace")))
+        yield from _base64_forms(octets, prefix_length)
         for digits in (octets.hex(), octets.hex().upper()):
-            yield SecretEncoding(digits, digits[: 2 * least])
+            yield SecretEncoding(digits, digits[: 2 * prefix_length])
 
 
 def _prefix_length(public: int) -> int:
@@ -74,32 +74,32 @@ def _prefix_length(public: int) -> int:
 
 def _plain_encoding(text: str, public: str) -> SecretEncoding:
     word = _WORD.match(text)
-    spelling = _blankless_encoding(text, _prefix_length(len(public)), word.end() if word else 0)
-    if len(spelling.text) >= MIN_PREFIX_LENGTH:
-        return spelling
+    encoding = _blankless_encoding(text, _prefix_length(len(public)), word.end() if word else 0)
+    if len(encoding.text) >= MIN_PREFIX_LENGTH:
+        return encoding
     return SecretEncoding(text.replace("+", " "), text.replace("+", " "))
 
 
 def _blankless_encoding(text: str, least: int, word: int = 0) -> SecretEncoding:
     """Return the text without its blanks."""
-    before = len(text) - len(text.lstrip(_EDGE_BLANKS))
-    after = len(text) - len(text.rstrip(_EDGE_BLANKS))
-    squeezed = BLANKS.sub("", text)
-    seed = squeezed[: max(MIN_PREFIX_LENGTH, len(BLANKS.sub("", text[:least])))]
-    return SecretEncoding(squeezed, seed, word, before, after)
+    leading_blanks = len(text) - len(text.lstrip(_EDGE_BLANKS))
+    trailing_blanks = len(text) - len(text.rstrip(_EDGE_BLANKS))
+    blankless_text = BLANKS.sub("", text)
+    seed = blankless_text[: max(MIN_PREFIX_LENGTH, len(BLANKS.sub("", text[:least])))]
+    return SecretEncoding(blankless_text, seed, word, leading_blanks, trailing_blanks)
 
 
 def _plain_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
     """Yield the secret and its decoded forms: a program that decodes an address decodes a secret's own escapes, too."""
     yield secret, public
-    for quoted in ("'", '"'):
-        if quoted in secret:  # in CSV, SQL and YAML
-            yield secret.replace(quoted, 2 * quoted), public.replace(quoted, 2 * quoted)
+    for quote_mark in ("'", '"'):
+        if quote_mark in secret:  # in CSV, SQL and YAML
+            yield secret.replace(quote_mark, 2 * quote_mark), public.replace(quote_mark, 2 * quote_mark)
     if not secret.isascii():  # UTF-8 that was read as Latin-1
         yield _decode_as_latin_1(secret), _decode_as_latin_1(public)
     for _ in range(MAX_QUOTING_DEPTH):
-        before, secret, public = secret, decode_escapes(secret), decode_escapes(public)
-        if secret == before or len(secret) < MIN_PREFIX_LENGTH:
+        old_secret, secret, public = secret, decode_escapes(secret), decode_escapes(public)
+        if secret == old_secret or len(secret) < MIN_PREFIX_LENGTH:
             return
         yield secret, public
 
@@ -133,25 +133,25 @@ def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
     neighbours, so they are left out.
     """
     for offset in range(3):
-        padded = bytes(offset) + secret
+        padded_secret = bytes(offset) + secret
         start = (offset * 8 + 5) // 6
-        given_away = ((offset + least) * 8 + 5) // 6 - start
+        public_length = ((offset + least) * 8 + 5) // 6 - start
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            form = encode(padded).decode()[start : len(padded) * 8 // 6]
+            form = encode(padded_secret).decode()[start : len(padded_secret) * 8 // 6]
             if len(form) > MIN_SECRET_LENGTH:  # a shorter one may be part of any text
-                yield _blankless_encoding(form, given_away)
+                yield _blankless_encoding(form, public_length)
 
 
 def _public_length(secret: str) -> int:
     """Return the length of the beginning that other secrets share: a scheme, a PEM head, a JSON opening."""
-    if opening := _JSON_OPENING.match(secret):
+    if opening_match := _JSON_OPENING.match(secret):
         first = next(_json_texts(secret), None)
-        place = secret.find(_encode_utf8_json(first)[:MIN_PREFIX_LENGTH]) if first else -1
-        if first is None or place < 0:
-            return opening.end()
-        return place + _public_length(first)
-    found = _PEM_HEAD.match(secret) or _SCHEME.match(secret)
-    return found.end() if found else 0
+        position = secret.find(_encode_utf8_json(first)[:MIN_PREFIX_LENGTH]) if first else -1
+        if first is None or position < 0:
+            return opening_match.end()
+        return position + _public_length(first)
+    match = _PEM_HEAD.match(secret) or _SCHEME.match(secret)
+    return match.end() if match else 0
 
 
 def _json_texts(value: str) -> Iterator[str]:
@@ -164,11 +164,11 @@ def _json_texts(value: str) -> Iterator[str]:
 
 def _secret_texts(value: object, field: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, each in value.items():
-            yield from _secret_texts(each, name)
+        for name, item in value.items():
+            yield from _secret_texts(item, name)
     elif isinstance(value, list):
-        for each in value:
-            yield from _secret_texts(each, field)
+        for item in value:
+            yield from _secret_texts(item, field)
     elif isinstance(value, str) and _is_secret(value, field):
         yield value
         yield from _json_texts(value)
@@ -205,14 +205,14 @@ class Redactor:
 
     def add_secret(self, secret: str) -> None:
         """Mask this value from now on, also without the line end that it had in a file."""
-        new = set(find_secrets(secret)) - self._secrets
-        if not new:
+        new_secrets = set(find_secrets(secret)) - self._secrets
+        if not new_secrets:
             return
-        found = {spelling: None for value in new for spelling in list_encodings(value)}
+        encodings = {new_encoding: None for value in new_secrets for new_encoding in list_encodings(value)}
         # new tuples, so that other threads never see one that is being changed
-        self._long_encodings += tuple(each for each in found if len(each.text) >= MIN_PREFIX_LENGTH)
-        self._short_encodings += tuple(each for each in found if len(each.text) < MIN_PREFIX_LENGTH)
-        self._secrets |= new
+        self._long_encodings += tuple(encoding for encoding in encodings if len(encoding.text) >= MIN_PREFIX_LENGTH)
+        self._short_encodings += tuple(encoding for encoding in encodings if len(encoding.text) < MIN_PREFIX_LENGTH)
+        self._secrets |= new_secrets
 
     def redact(self, text: str) -> str:
         """Return the text with each secret masked."""
@@ -224,18 +224,18 @@ class Redactor:
         """Yield where in the text secrets are; the spans may overlap."""
         layer = DecodedText(text)
         for _ in range(MAX_QUOTING_DEPTH + 1):
-            plain = layer.text.replace("+", " ")
+            spaced_text = layer.text.replace("+", " ")
             for secret in self._short_encodings:
-                if secret.search_prefix in plain:
-                    yield from (layer.original_span(*place) for place in _find_whole(plain, secret.text))
-            squeezed = layer.remove_blanks()
+                if secret.search_prefix in spaced_text:
+                    yield from (layer.original_span(*span) for span in _find_whole(spaced_text, secret.text))
+            blankless_layer = layer.remove_blanks()
             for secret in self._long_encodings:
-                if secret.search_prefix in squeezed.text:
-                    yield from (layer.original_span(*place) for place in _find_truncated(squeezed, layer, secret))
-            decoded = layer.decode_once()
-            if decoded.text == layer.text:
+                if secret.search_prefix in blankless_layer.text:
+                    yield from (layer.original_span(*span) for span in _find_truncated(blankless_layer, layer, secret))
+            decoded_layer = layer.decode_once()
+            if decoded_layer.text == layer.text:
                 return
-            layer = decoded
+            layer = decoded_layer
 
 
 def _find_whole(text: str, wanted: str) -> Iterator[tuple[int, int]]:
@@ -247,45 +247,45 @@ def _find_whole(text: str, wanted: str) -> Iterator[tuple[int, int]]:
 
 def _find_truncated(squeezed: DecodedText, layer: DecodedText, secret: SecretEncoding) -> Iterator[tuple[int, int]]:
     """Yield the spans of the layer that have a secret: whole, more than half of it, or cut off."""
-    found = squeezed.text.find(secret.search_prefix)
-    while found >= 0:
-        length = _common_length(squeezed.text, found, secret)
-        start, end = squeezed.source_span(found, found + length)
+    position = squeezed.text.find(secret.search_prefix)
+    while position >= 0:
+        length = _common_length(squeezed.text, position, secret)
+        start, end = squeezed.source_span(position, position + length)
         if length == len(secret.text):
             yield _extend_to_edges(layer.text, start, end, secret)
         elif length != secret.word_length and (2 * length >= len(secret.text) or _TRUNCATION.match(layer.text, end)):
             yield start, end
         else:
             length = 1
-        found = squeezed.text.find(secret.search_prefix, found + length)
+        position = squeezed.text.find(secret.search_prefix, position + length)
 
 
 def _extend_to_edges(text: str, start: int, end: int, secret: SecretEncoding) -> tuple[int, int]:
     """Return the span with the plus signs and spaces at the secret's ends."""
     first, last = max(start - secret.blanks_before, 0), end + secret.blanks_after
-    before, after = text[first:start], text[end:last]
-    return start - len(before) + len(before.rstrip("+ ")), end + len(after) - len(after.lstrip("+ "))
+    head, tail = text[first:start], text[end:last]
+    return start - len(head) + len(head.rstrip("+ ")), end + len(tail) - len(tail.lstrip("+ "))
 
 
 def _common_length(text: str, start: int, secret: SecretEncoding) -> int:
     """Return how many characters of the secret are in the text at `start`; its search_prefix is there."""
     if text.startswith(secret.text, start):
         return len(secret.text)
-    least, most = len(secret.search_prefix), len(secret.text) - 1
-    while least < most:
-        middle = (least + most + 1) // 2
+    low, high = len(secret.search_prefix), len(secret.text) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
         if text.startswith(secret.text[:middle], start):
-            least = middle
+            low = middle
         else:
-            most = middle - 1
-    return least
+            high = middle - 1
+    return low
 
 
 def _mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
     """Return the text with the mask in place of each span, or of several that overlap."""
-    pieces, done, last = [], 0, -1
+    chunks, position, last = [], 0, -1
     for start, end in spans:
         if start >= last:
-            pieces += [text[done:start], MASK]
-        last = done = max(end, last)
-    return "".join([*pieces, text[done:]])
+            chunks += [text[position:start], MASK]
+        last = position = max(end, last)
+    return "".join([*chunks, text[position:]])

@@ -73,7 +73,7 @@ def has_dot_segments(url: str) -> bool:
             return True
         if "%" not in path:
             return False
-        path = _IIS_ESCAPE.sub(lambda found: chr(int(found[1], 16)), path)
+        path = _IIS_ESCAPE.sub(lambda match: chr(int(match[1], 16)), path)
         path = unquote(_OVERLONG_ESCAPE.sub(_decode_overlong, path))
     return False
 
@@ -151,8 +151,8 @@ class RequestBuilder:
         self._timeout_seconds = config.timeout_seconds
         self._base_origin = _origin_of(httpx.URL(config.base_url)) if config.base_url else None
         self._allow_hosts = frozenset(re.sub(r"[\[\]]", "", host.lower()) for host in config.allow_hosts)
-        given = {name: _resolve_text(value, secret) for name, value in config.headers}
-        self._base_headers = _DEFAULT_HEADERS | _encode_headers({**_auth_headers(config.auth, secret), **given})
+        headers = {name: _resolve_text(value, secret) for name, value in config.headers}
+        self._base_headers = _DEFAULT_HEADERS | _encode_headers({**_auth_headers(config.auth, secret), **headers})
         self._base_query = ""
         if isinstance(config.auth, ParamAuth):
             self._base_query = urlencode({config.auth.param: secret(config.auth.token)})
@@ -186,11 +186,11 @@ class RequestBuilder:
         """Return a form request to an address that the sink's author wrote, without the sink's own headers."""
         address = _parse_url(self._absolute_url(url))
         content = urlencode(fields).encode()
-        own = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
+        form_headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
         return PreparedRequest(
             method="POST",
             url=address,
-            headers=_DEFAULT_HEADERS | _encode_headers(own),
+            headers=_DEFAULT_HEADERS | _encode_headers(form_headers),
             content=content,
             digest="",
             is_to_base_url=_origin_of(address) == self._base_origin,
@@ -215,8 +215,8 @@ class RequestBuilder:
         if origin == self._base_origin:
             return url, True
         if origin.scheme not in DEFAULT_PORTS or not is_allowed_host(origin, self._allow_hosts):
-            home = f"base_url is {self._base_origin}" if self._base_origin else "there is no base_url"
-            raise RequestRefusedError(f"{origin} may not be called: {home}; allow_hosts names other hosts")
+            base_url_text = f"base_url is {self._base_origin}" if self._base_origin else "there is no base_url"
+            raise RequestRefusedError(f"{origin} may not be called: {base_url_text}; allow_hosts names other hosts")
         return url, False
 
 
@@ -242,13 +242,13 @@ def _auth_headers(auth: Auth | None, secret: Callable[[Variable], str]) -> Mappi
         case HeaderAuth(token, header):
             return {header: secret(token)}
         case BasicAuth(user, password):
-            pair = f"{_resolve_text(user, secret)}:{secret(password)}"
-            return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+            credentials = f"{_resolve_text(user, secret)}:{secret(password)}"
+            return {"authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
     return {}
 
 
 def _encode_headers(headers: Mapping[str, object]) -> Headers:
-    encoded: Headers = {}
+    headers_in_bytes: Headers = {}
     for name, value in headers.items():
         if value is None:
             continue
@@ -259,8 +259,8 @@ def _encode_headers(headers: Mapping[str, object]) -> Headers:
             raise RequestRefusedError(
                 f"the value of the header {name!r} has a line break or another control character in it"
             )
-        encoded[key] = text.encode()
-    return encoded
+        headers_in_bytes[key] = text.encode()
+    return headers_in_bytes
 
 
 def _encode_body(call: HttpCall) -> tuple[bytes, bytes | None]:
@@ -299,9 +299,9 @@ def _encode_query(params: Mapping[str, object]) -> str:
 
 def _query_pairs(params: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for name, value in params.items():
-        for each in value if isinstance(value, list | tuple) else [value]:
-            if each is not None:
-                yield str(name), ("true" if each else "false") if isinstance(each, bool) else str(each)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if item is not None:
+                yield str(name), ("true" if item else "false") if isinstance(item, bool) else str(item)
 
 
 def _add_query(url: str, query: str) -> str:

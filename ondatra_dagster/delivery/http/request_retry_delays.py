@@ -16,11 +16,11 @@ def request_retry_seconds(
     It is half to one and a half times the doubled back-off, so that many clients don't retry at the same
     moment.
     """
-    asked = parse_retry_after(retry_after, now=now)
-    if asked is not None:
-        return asked
-    doubled = backoff_seconds * 2.0 ** min(tries - 1, _MAX_DOUBLINGS)
-    return min(doubled, RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
+    requested_seconds = parse_retry_after(retry_after, now=now)
+    if requested_seconds is not None:
+        return requested_seconds
+    delay_seconds = backoff_seconds * 2.0 ** min(tries - 1, _MAX_DOUBLINGS)
+    return min(delay_seconds, RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
 
 
 def parse_retry_after(header: str | None, *, now: float) -> float | None:

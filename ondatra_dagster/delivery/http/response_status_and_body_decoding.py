@@ -103,8 +103,8 @@ def read_response_text(
 ) -> str:
     """Return the body of an answer, or raise UnreadableResponseError. `check_time` raises after the deadline."""
     body = bytearray()
-    for piece in _decompress(chunks, headers.get("content-encoding", "identity").strip().lower()):
-        body += piece
+    for chunk in _decompress(chunks, headers.get("content-encoding", "identity").strip().lower()):
+        body += chunk
         if len(body) > MAX_RESPONSE_BYTES:
             raise UnreadableResponseError(
                 f"the answer has more than {MAX_RESPONSE_BYTES // 1_000_000} MB and was not read"
@@ -121,10 +121,10 @@ def read_response_text(
 
 def _decompress(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     chunks = filter(None, chunks)
-    first = next(chunks, None)
-    if first is None:  # a 204 has no body to decompress, whatever its headers say
+    first_chunk = next(chunks, None)
+    if first_chunk is None:  # a 204 has no body to decompress, whatever its headers say
         return
-    chunks = itertools.chain([first], chunks)
+    chunks = itertools.chain([first_chunk], chunks)
     if encoding in {"identity", ""}:
         yield from chunks
         return

@@ -63,11 +63,11 @@ def _read_variable(node: ast.expr, problems: ProblemList) -> Variable:
         raise InvalidLiteralError(
             node, "a secret stands in the file", 'name the variable that holds it: {"env": "NAME"}'
         )
-    before = len(problems)
-    given = read_fields(node, problems, {"env": read_variable_name}, "a variable")
-    if "env" not in given and len(problems) == before:
+    problem_count = len(problems)
+    fields = read_fields(node, problems, {"env": read_variable_name}, "a variable")
+    if "env" not in fields and len(problems) == problem_count:
         raise InvalidLiteralError(node, "the variable has no name", 'write {"env": "NAME"}')
-    return Variable(given.get("env", ""))
+    return Variable(fields.get("env", ""))
 
 
 def _read_text_or_variable(node: ast.expr, problems: ProblemList) -> TextOrVariable:
@@ -84,14 +84,14 @@ def _pairs_reader(read_name: LiteralReader, where: str) -> LiteralReader:
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:
     """Return the credentials; None after a problem that is in the list already."""
-    before = len(problems)
-    given = read_fields(node, problems, AUTH_READERS, '"auth"')
-    if len(problems) > before:
+    problem_count = len(problems)
+    fields = read_fields(node, problems, AUTH_READERS, '"auth"')
+    if len(problems) > problem_count:
         return None
-    way = _AUTH_BY_KEYS.get(frozenset(given))
-    if way is None:
+    auth_class = _AUTH_BY_KEYS.get(frozenset(fields))
+    if auth_class is None:
         raise InvalidLiteralError(node, '"auth" doesn\'t say how', f"write {_AUTH_FORMS}")
-    return way(given)
+    return auth_class(fields)
 
 
 def _read_provider(node: ast.expr, problems: ProblemList) -> Variable:
@@ -101,15 +101,15 @@ def _read_provider(node: ast.expr, problems: ProblemList) -> Variable:
 
 def _read_token_url(node: ast.expr, problems: ProblemList) -> str:
     text = read_text(node, problems)
-    what = "an address like 'https://login.example.com/token', or a path below base_url like '/oauth/token'"
+    description = "an address like 'https://login.example.com/token', or a path below base_url like '/oauth/token'"
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise_unexpected(node, what)
+        raise_unexpected(node, description)
     is_whole = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
     is_path = text.startswith("/") and not text.startswith("//")
     if text != text.strip() or parts.fragment or not (is_whole or is_path):
-        raise_unexpected(node, what)
+        raise_unexpected(node, description)
     return text
 
 
@@ -120,17 +120,17 @@ def _read_scope(node: ast.expr, problems: ProblemList) -> str:
 
 
 def _read_oauth2(node: ast.expr, problems: ProblemList) -> OAuth2 | None:
-    before = len(problems)
-    given = read_fields(node, problems, OAUTH2_READERS, '"oauth2"')
-    if len(problems) > before:
+    problem_count = len(problems)
+    fields = read_fields(node, problems, OAUTH2_READERS, '"oauth2"')
+    if len(problems) > problem_count:
         return None
     for name in ("token_url", "client_id"):
-        if name not in given:
+        if name not in fields:
             raise InvalidLiteralError(node, f'"oauth2" has no {name}', f'write "{name}": …')
-    if "client_secret" not in given and "refresh_token" not in given:
+    if "client_secret" not in fields and "refresh_token" not in fields:
         remedy = 'write "client_secret": {"env": …}, or "refresh_token": {"env": …} for a client without one'
         raise InvalidLiteralError(node, '"oauth2" has no client_secret', remedy)
-    return OAuth2(**given)
+    return OAuth2(**fields)
 
 
 OAUTH2_READERS: Mapping[str, LiteralReader] = {
@@ -175,17 +175,17 @@ def read_api(tree: ast.Module, file: str) -> tuple[PushConfig | None, Sequence[P
     """Return the config of the file, or None and all problems of its API dict."""
     name = PurePosixPath(file).stem
     problems = ProblemList(file)
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         if (node := _find_api_value(tree)) is not None:
-            given = _rename_fields(read_fields(node, problems, API_READERS, "API"))
-            _check_token_url(node, given)
-    except InvalidLiteralError as wrong:
-        problems.add_literal(wrong)
+            fields = _rename_fields(read_fields(node, problems, API_READERS, "API"))
+            _check_token_url(node, fields)
+    except InvalidLiteralError as error:
+        problems.add_literal(error)
     if problems:
         return None, problems
     defaults = {"name": name, "file": file, "destination": name, "object": name}
-    return PushConfig(**defaults | given), problems
+    return PushConfig(**defaults | fields), problems
 
 
 def _check_token_url(node: ast.expr, given: Mapping[str, Any]) -> None:
@@ -208,25 +208,25 @@ def parse_api_text(source: str, file: str) -> tuple[PushConfig | None, Sequence[
 
 
 def _find_api_value(tree: ast.Module) -> ast.expr | None:
-    found: ast.expr | None = None
+    api_value: ast.expr | None = None
     for statement in tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if statement.value and any(isinstance(each, ast.Name) and each.id == "API" for each in targets):
-                found = statement.value
-    return found
+            if statement.value and any(isinstance(target, ast.Name) and target.id == "API" for target in targets):
+                api_value = statement.value
+    return api_value
 
 
 def _read_base_url(node: ast.expr, problems: ProblemList) -> str:
     text = read_text(node, problems)
-    what = "an address like 'https://api.example.com', without '?', '#' and user"
+    description = "an address like 'https://api.example.com', without '?', '#' and user"
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        is_usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
-        raise_unexpected(node, what)
-    if not usable or parts.query or parts.fragment or "@" in parts.netloc or text != text.strip():
-        raise_unexpected(node, what)
+        raise_unexpected(node, description)
+    if not is_usable or parts.query or parts.fragment or "@" in parts.netloc or text != text.strip():
+        raise_unexpected(node, description)
     return text
 
 
@@ -234,14 +234,14 @@ _read_host = pattern_reader(_HOST_PATTERN, "a host like 'files.example.com' or '
 
 
 def _read_rate_limit(node: ast.expr, problems: ProblemList) -> RateLimitConfig | None:
-    before = len(problems)
-    given = read_fields(node, problems, _RATE_LIMIT_READERS, '"rate_limit"')
-    if len(problems) > before:
+    problem_count = len(problems)
+    fields = read_fields(node, problems, _RATE_LIMIT_READERS, '"rate_limit"')
+    if len(problems) > problem_count:
         return None
-    if missing := sorted({"requests", "per"} - set(given)):
-        what = f'"rate_limit" has no {" and no ".join(missing)}'
-        raise InvalidLiteralError(node, what, 'write {"requests": 100, "per": "10s"}')
-    return RateLimitConfig(**_rename_fields(given))
+    if missing_fields := sorted({"requests", "per"} - set(fields)):
+        problem = f'"rate_limit" has no {" and no ".join(missing_fields)}'
+        raise InvalidLiteralError(node, problem, 'write {"requests": 100, "per": "10s"}')
+    return RateLimitConfig(**_rename_fields(fields))
 
 
 def _read_args(node: ast.expr, problems: ProblemList) -> tuple[str, ...]:
@@ -257,9 +257,9 @@ def _read_args(node: ast.expr, problems: ProblemList) -> tuple[str, ...]:
 def _read_push(node: ast.expr, problems: ProblemList) -> PushSettings:
     settings = PushSettings(**_rename_fields(read_fields(node, problems, PUSH_READERS, '"push"')))
     if settings.on_batch_error == "bisect" and settings.batch_mode != "atomic":
-        what = f'"on_batch_error": "bisect" is for batches that fail as a whole, and "{settings.batch_mode}"'
+        problem = f'"on_batch_error": "bisect" is for batches that fail as a whole, and "{settings.batch_mode}"'
         remedy = 'write "batch_mode": "atomic", or leave "on_batch_error" out'
-        raise InvalidLiteralError(node, f"{what} ones don't", remedy)
+        raise InvalidLiteralError(node, f"{problem} ones don't", remedy)
     return settings
 
 

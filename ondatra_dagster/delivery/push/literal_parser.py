@@ -51,8 +51,8 @@ def read_fields(
             if name in values:
                 problems.add_literal(InvalidLiteralError(key, f"{name!r} stands twice in {where}", "keep one of them"))
             values[name] = readers[name](value, problems)
-        except InvalidLiteralError as wrong:
-            problems.add_literal(wrong)
+        except InvalidLiteralError as error:
+            problems.add_literal(error)
     return values
 
 
@@ -109,11 +109,11 @@ def number_reader(*, least: float, most: float = math.inf, whole: bool = False) 
 
 def choice_reader(words: Sequence[str], plural: str) -> LiteralReader:
     def read(node: ast.expr, problems: ProblemList) -> str:
-        word = read_text(node, problems)
-        if word not in words:
-            remedy = suggest_correction(word, words, plural=plural)
-            raise InvalidLiteralError(node, f"{word!r} is not one of the {plural}", remedy)
-        return word
+        choice = read_text(node, problems)
+        if choice not in words:
+            remedy = suggest_correction(choice, words, plural=plural)
+            raise InvalidLiteralError(node, f"{choice!r} is not one of the {plural}", remedy)
+        return choice
 
     return read
 
@@ -129,10 +129,10 @@ def list_reader(reader: LiteralReader) -> LiteralReader:
 
 def pattern_reader(pattern: re.Pattern[str], what: str) -> LiteralReader:
     def read(node: ast.expr, problems: ProblemList) -> str:
-        found = read_text(node, problems)
-        if not pattern.fullmatch(found):
+        text = read_text(node, problems)
+        if not pattern.fullmatch(text):
             raise_unexpected(node, what)
-        return found
+        return text
 
     return read
 

@@ -120,5 +120,5 @@ def _variable_names(value: object) -> Iterator[str]:
     if isinstance(value, Variable):
         yield value.name
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _variable_names(each)
+        for item in value:
+            yield from _variable_names(item)

@@ -32,18 +32,20 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
         return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
     config, problems = read_api(tree, file)
     functions = {  # of two functions with one name, the last
-        each.name: each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in FUNCTION_PARAMETERS
+        statement.name: statement
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef) and statement.name in FUNCTION_PARAMETERS
     }
     problems = [*problems, *_find_missing_functions(functions, config, file)]
     if config is None:
         return None, problems
-    known = {name: (*FUNCTION_PARAMETERS[name], *config.push.args) for name in functions}
+    known_parameters = {name: (*FUNCTION_PARAMETERS[name], *config.push.args) for name in functions}
     for name, function in functions.items():
-        problems += _signature_problems(function, known[name], file)
+        problems += _signature_problems(function, known_parameters[name], file)
     if problems:
         return None, problems
     config = dataclasses.replace(config, functions=frozenset(functions))
-    parameters = {name: _parameter_names(function, known[name]) for name, function in functions.items()}
+    parameters = {name: _parameter_names(function, known_parameters[name]) for name, function in functions.items()}
     return PushFile(path=path, text=text, config=config, function_parameters=parameters), ()
 
 
@@ -55,15 +57,15 @@ def exported_names(text: str) -> set[str] | None:
         return None
     if any(isinstance(statement, ast.For | ast.If | ast.With) for statement in body):
         return None
-    defined = {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
-    assigned = {
+    function_names = {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
+    assigned_names = {
         node.id
         for statement in body
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign)
         for node in ast.walk(statement)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
-    return {name for name in defined | assigned if not name.startswith("_")}
+    return {name for name in function_names | assigned_names if not name.startswith("_")}
 
 
 def unreadable_file_problem(file: str, error: OSError | UnicodeDecodeError) -> Problem:
@@ -82,8 +84,8 @@ def _find_missing_functions(
     if "push" not in functions:
         problems.append(_new_problem(file, 1, "has no push()", f"write def push(rows): … {place}"))
     if config and config.push.batch_mode == "async" and "poll" not in functions:
-        what = 'has no poll(), which "batch_mode": "async" asks how a job stands'
-        problems.append(_new_problem(file, 1, what, f"write def poll(job_ref): … {place}"))
+        problem = 'has no poll(), which "batch_mode": "async" asks how a job stands'
+        problems.append(_new_problem(file, 1, problem, f"write def poll(job_ref): … {place}"))
     return problems
 
 

@@ -29,16 +29,16 @@ class PushBatch:
     @classmethod
     def from_batch(cls, batch: Batch, layouts: Mapping[int, Layout]) -> Self:
         """Return the whole batch. Rows of an older layout get the newest one, with null for missing columns."""
-        newest = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
-        return cls._from_units(batch.units, batch.number, layouts[newest], layouts)
+        newest_id = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
+        return cls._from_units(batch.units, batch.number, layouts[newest_id], layouts)
 
     def split_in_half(self) -> tuple[Self, Self]:
         """Return two batches with half of its keys each, in their order."""
         keys = group_by_key(self.units)
-        parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+        halves = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         first, second = (
-            self._from_units([unit for units in part for unit in units], self.number, self.layout, self.layouts)
-            for part in parts
+            self._from_units([unit for units in half for unit in units], self.number, self.layout, self.layouts)
+            for half in halves
         )
         return first, second
 

@@ -29,9 +29,9 @@ def parse_push_return(
         return _unusable_result(returned, keys, redact, _ASYNC_RETURNS)
     # poll() gets the unmasked reference: if it contains a variable's value by chance, the masked one finds no
     # job
-    job, masked = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
+    job, masked_job = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
     return PushResult(
-        outcomes={}, job_reference=job, masked_job_reference=None if masked == job else masked, is_open=True
+        outcomes={}, job_reference=job, masked_job_reference=None if masked_job == job else masked_job, is_open=True
     )
 
 
@@ -56,9 +56,9 @@ def _parse_statuses(
 ) -> PushResult:
     if not isinstance(returned, Mapping):
         return _unusable_result(returned, keys, redact, expected)
-    known = frozenset(keys)
-    unknown = [key for key in returned if key not in known]
-    examples = tuple(redact(repr(key))[:80] for key in unknown[:_MAX_KEYS_SHOWN])
+    known_keys = frozenset(keys)
+    unknown_keys = [key for key in returned if key not in known_keys]
+    examples = tuple(redact(repr(key))[:80] for key in unknown_keys[:_MAX_KEYS_SHOWN])
     example = next((key for key in keys if key not in returned), NO_ROW_KEY)
 
     def outcome(key: ResultKey) -> RowOutcome:
@@ -66,13 +66,13 @@ def _parse_statuses(
             # an API may return what it was sent, and push() may put that answer into the message
             status = returned[key]
             return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
-        if unknown:
-            return RowOutcome.for_unknown_keys(len(unknown), examples[0], example)
+        if unknown_keys:
+            return RowOutcome.for_unknown_keys(len(unknown_keys), examples[0], example)
         return RowOutcome.for_missing_status(key)
 
-    rows = format_count(len(unknown), "row")
+    rows = format_count(len(unknown_keys), "row")
     warning = f"push() returned a status for {rows} that the batch doesn't have: {', '.join(examples)}"
-    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown else ())
+    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown_keys else ())
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
@@ -85,8 +85,8 @@ def _unusable_result(
 ) -> PushResult:
     """Return the result of a value that says nothing about any row."""
     # masked before it is cut: a part of a secret isn't found
-    what = "nothing" if returned is None else redact(repr(returned))[:100]
-    return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected.format(what))))
+    returned_text = "nothing" if returned is None else redact(repr(returned))[:100]
+    return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected.format(returned_text))))
 
 
 def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:
@@ -94,5 +94,5 @@ def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {_mask_secrets(key, redact): _mask_secrets(each, redact) for key, each in value.items()}
-    return [_mask_secrets(each, redact) for each in value] if isinstance(value, list | tuple) else value
+        return {_mask_secrets(key, redact): _mask_secrets(item, redact) for key, item in value.items()}
+    return [_mask_secrets(item, redact) for item in value] if isinstance(value, list | tuple) else value

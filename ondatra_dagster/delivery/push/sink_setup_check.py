@@ -39,18 +39,18 @@ def check_push_file(path: Path, *, secrets: Callable[[str], str | None]) -> Push
 def _find_unset_variables(source: PushFile, secrets: Callable[[str], str | None]) -> Iterator[Problem]:
     for name in source.config.variables:
         if not secrets(name):
-            what = f"the variable {name} is not set"
-            yield _new_warning(source, name, what, "set it in .env or the environment before the sync runs")
+            problem = f"the variable {name} is not set"
+            yield _new_warning(source, name, problem, "set it in .env or the environment before the sync runs")
 
 
 def _find_unused_credentials(source: PushFile) -> Iterator[Problem]:
     """Yield a warning for each setting that needs a base_url, if there is none."""
     config = source.config
     if config.base_url is None:
-        for key, given in (("auth", config.auth), ("headers", config.headers), ("rate_limit", config.rate_limit)):
-            if given:
-                what = f'"{key}" holds for the host of base_url, and there is none'
-                yield _new_warning(source, key, what, "give API a base_url")
+        for key, setting in (("auth", config.auth), ("headers", config.headers), ("rate_limit", config.rate_limit)):
+            if setting:
+                problem = f'"{key}" holds for the host of base_url, and there is none'
+                yield _new_warning(source, key, problem, "give API a base_url")
 
 
 def _new_warning(source: PushFile, word: str, what: str, remedy: str) -> Problem:
@@ -63,18 +63,21 @@ def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
     """Return the problems of the model's @sink line with its library."""
     if model.sink is None:
         return ()
-    wanted, given = config.push.args, model.sink.arguments
-    found = []
-    if len(wanted) != len(given):
-        what = f"@sink gives {config.name} {len(given)} arguments, but it takes {len(wanted)}"
-        names = ", ".join(f"'{name}'" for name in wanted)
-        found.append((what, f"write @sink: {config.name}({names})" if names else f"write @sink: {config.name}"))
+    parameters, arguments = config.push.args, model.sink.arguments
+    problems = []
+    if len(parameters) != len(arguments):
+        problem = f"@sink gives {config.name} {len(arguments)} arguments, but it takes {len(parameters)}"
+        names = ", ".join(f"'{name}'" for name in parameters)
+        problems.append((problem, f"write @sink: {config.name}({names})" if names else f"write @sink: {config.name}"))
     kinds = config.push.supported_kinds
     if kinds and model.kind.name not in kinds:
-        what = f"{config.name} doesn't take models of kind {model.kind.name}"
-        found.append((what, f"it takes {', '.join(kinds)}"))
+        problem = f"{config.name} doesn't take models of kind {model.kind.name}"
+        problems.append((problem, f"it takes {', '.join(kinds)}"))
     if config.push.batch_size == WHOLE_TABLE_SIZE and not model.kind.replaces_rows:
         mirrors = " and ".join(kind.name for kind in KINDS.values() if kind.replaces_rows)
-        what = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
-        found.append((what, f"give {config.file} a batch_size, or the model another kind"))
-    return [Problem(file=model.file, line=model.sink.line, description=what, remedy=remedy) for what, remedy in found]
+        problem = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
+        problems.append((problem, f"give {config.file} a batch_size, or the model another kind"))
+    return [
+        Problem(file=model.file, line=model.sink.line, description=problem, remedy=remedy)
+        for problem, remedy in problems
+    ]

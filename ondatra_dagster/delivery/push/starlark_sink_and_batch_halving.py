@@ -49,8 +49,10 @@ def push_with_bisection(
     if not result.has_raised or not is_row_refusal(last_status()):
         return result
     if len(group_by_key(parcel.units)) <= 1:  # it can't be split
-        rejected = {key: RowOutcome(Verdict.REJECT, outcome.message) for key, outcome in result.outcomes.items()}
-        return result._replace(outcomes=rejected)
+        rejected_outcomes = {
+            key: RowOutcome(Verdict.REJECT, outcome.message) for key, outcome in result.outcomes.items()
+        }
+        return result._replace(outcomes=rejected_outcomes)
     first, second = (push_with_bisection(half, push, last_status=last_status) for half in parcel.split_in_half())
     return PushResult(
         outcomes={**first.outcomes, **second.outcomes},
@@ -71,17 +73,19 @@ class StarlarkSink:
         calls = self._api.begin_calls(journal)
         if self._library.config.push.on_batch_error == "bisect":
             result = push_with_bisection(
-                parcel, lambda part: self._call_push(part, calls), last_status=lambda: calls.call_counts.last_status
+                parcel,
+                lambda push_batch: self._call_push(push_batch, calls),
+                last_status=lambda: calls.call_counts.last_status,
             )
         else:
             result = self._call_push(parcel, calls)
         self._log_warnings(parcel, result)
-        made = calls.call_counts
+        call_counts = calls.call_counts
         return result._replace(
-            calls=made.calls,
-            unanswered_calls=made.unanswered_calls,
-            is_outage=made.is_outage,
-            is_answered=made.is_answered,
+            calls=call_counts.calls,
+            unanswered_calls=call_counts.unanswered_calls,
+            is_outage=call_counts.is_outage,
+            is_answered=call_counts.is_answered,
         )
 
     def poll(self, parcel: PushBatch, job: str) -> PushResult:
@@ -89,14 +93,14 @@ class StarlarkSink:
         context = dataclasses.replace(self._context, batch_number=parcel.number, columns=parcel.layout.columns)
         job_ref = {"job_ref": json.loads(job)}
         try:
-            returned = self._library.call_function("poll", parcel.rows_json, job_ref, http=calls, context=context)
+            return_value = self._library.call_function("poll", parcel.rows_json, job_ref, http=calls, context=context)
         except PushContractError as error:
             if calls.call_counts.is_outage:  # then poll() couldn't know the state of the job
                 result = PushResult(outcomes={}, is_open=True, warnings=(str(error),))
             else:
                 result = parse_error(error, parcel.result_keys)
         else:
-            result = parse_poll_return(returned, parcel.result_keys, self._api.redactor.redact)
+            result = parse_poll_return(return_value, parcel.result_keys, self._api.redactor.redact)
         self._log_warnings(parcel, result)
         # the job itself was a call: for a row without a status it is unknown whether the API took it
         return result._replace(calls=1, unanswered_calls=0, is_outage=calls.call_counts.is_outage)
@@ -110,17 +114,17 @@ class StarlarkSink:
         calls.call_counts.last_status = None
         context = dataclasses.replace(self._context, batch_number=parcel.number, columns=parcel.layout.columns)
         try:
-            returned = self._library.call_function("push", parcel.rows_json, http=calls, context=context)
+            return_value = self._library.call_function("push", parcel.rows_json, http=calls, context=context)
         except PushContractError as error:
             return parse_error(error, parcel.result_keys)
         mode = self._library.config.push.batch_mode
-        return parse_push_return(mode, returned, parcel.result_keys, self._api.redactor.redact)
+        return parse_push_return(mode, return_value, parcel.result_keys, self._api.redactor.redact)
 
     def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
         calls = self._api.begin_calls(journal)
-        sums = {"succeeded": succeeded, "failed": failed}
+        unit_counts = {"succeeded": succeeded, "failed": failed}
         context = dataclasses.replace(self._context, columns=columns)
-        self._library.call_function("finalize", EMPTY_BATCH, sums, http=calls, context=context)
+        self._library.call_function("finalize", EMPTY_BATCH, unit_counts, http=calls, context=context)
 
 
 @contextlib.contextmanager
@@ -128,11 +132,13 @@ def open_starlark_sink(
     library: Path, context: PushContext, *, secrets: Callable[[str], str | None], rates: Path
 ) -> Iterator[StarlarkSink]:
     """Open the sink of a lib/*.star file; its connections stay open until the context ends."""
-    loaded = load_library(library)
+    loaded_library = load_library(library)
     with contextlib.ExitStack() as stack:
-        rate_limit = RateLimit.from_config(loaded.config, rates, lib=library.parent)
+        rate_limit = RateLimit.from_config(loaded_library.config, rates, lib=library.parent)
         if rate_limit:
             stack.callback(rate_limit.close)
         tokens = rates.with_name("tokens")
-        api = stack.enter_context(ApiClient(loaded.config, secrets=secrets, rate_limit=rate_limit, token_folder=tokens))
-        yield StarlarkSink(loaded, api, context)
+        api = stack.enter_context(
+            ApiClient(loaded_library.config, secrets=secrets, rate_limit=rate_limit, token_folder=tokens)
+        )
+        yield StarlarkSink(loaded_library, api, context)

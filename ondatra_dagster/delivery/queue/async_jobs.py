@@ -94,9 +94,9 @@ def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
         return counts
     fill_in_job_table(queue)
     is_mirror = queue.unit_kind is UnitKind.MIRROR
-    for unit, part, key, had, has in queue.store.fetch_rows(READ_UNITS_IN_JOBS):
-        held = read_content_size(queue.store, str(key)) if is_mirror else int(had)
-        counts.update(counter.count(CountedUnit(int(unit), str(part), held, int(has)), None))
+    for unit, partition, key, old_rows, new_rows in queue.store.fetch_rows(READ_UNITS_IN_JOBS):
+        rows_on_api = read_content_size(queue.store, str(key)) if is_mirror else int(old_rows)
+        counts.update(counter.count(CountedUnit(int(unit), str(partition), rows_on_api, int(new_rows)), None))
     return counts
 
 
@@ -105,10 +105,10 @@ def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
     batches: dict[tuple[str, str], dict[str, str | int | float]] = {}
     for key, text in held:
         ((unit,),) = queue.store.fetch_rows(UNIT_OF_KEY, (key,))
-        dumped = orjson.loads(text)
-        lines = "\n".join([f"{unit} {line}" for line in dumped.pop("lines")])
+        job = orjson.loads(text)
+        lines = "\n".join([f"{unit} {line}" for line in job.pop("lines")])
         # the parts of a split batch share its seed, and each part has another job
-        batch = batches.setdefault((dumped["seed"], dumped["job"]), {**dumped, "units": 0})
+        batch = batches.setdefault((job["seed"], job["job"]), {**job, "units": 0})
         batch["rows"] = f"{batch['rows']}\n{lines}" if "rows" in batch else lines
         batch["units"] = int(batch["units"]) + 1
     queue.store.execute_many(RESTORE_BATCH, batches.values())
@@ -120,13 +120,17 @@ def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
     The API may have the rows that were handed over; the caller has the transaction.
     """
     for batch in load_batches(queue):
-        out = [unit for unit in batch.units if batch.job and unit.key in keys]
-        queue.store.execute_many(RELEASE_FROM_JOB, [(dump_if_outcome_unknown(queue, unit), unit.id) for unit in out])
-        left = [unit for unit in batch.units if unit not in out]
-        if not left:
+        removed_units = [unit for unit in batch.units if batch.job and unit.key in keys]
+        queue.store.execute_many(
+            RELEASE_FROM_JOB, [(dump_if_outcome_unknown(queue, unit), unit.id) for unit in removed_units]
+        )
+        remaining_units = [unit for unit in batch.units if unit not in removed_units]
+        if not remaining_units:
             delete_batch(queue, batch)
-        elif out:
-            queue.store.execute(UPDATE_BATCH_UNITS, ("\n".join(dump_batch_lines(left)), len(left), batch.id))
+        elif removed_units:
+            queue.store.execute(
+                UPDATE_BATCH_UNITS, ("\n".join(dump_batch_lines(remaining_units)), len(remaining_units), batch.id)
+            )
 
 
 def dump_if_outcome_unknown(queue: Queue, unit: BatchUnit) -> str | None:

@@ -79,26 +79,26 @@ def operation_of(*, had: bool, has: bool) -> UnitOperation:
 
 def count_changed_rows(had: int, has: int) -> Counts:
     """Count replaced rows in units: as many as are there both before and after are updates."""
-    moved = (max(has - had, 0), min(had, has), max(had - has, 0))
-    return Counts({operation: rows for operation, rows in zip(UnitOperation, moved, strict=True) if rows})
+    row_counts = (max(has - had, 0), min(had, has), max(had - has, 0))
+    return Counts({operation: rows for operation, rows in zip(UnitOperation, row_counts, strict=True) if rows})
 
 
 def count_units(queue: Queue, where: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
     """Count the queue's units that a condition on their columns finds, by operation."""
-    span = {"watermark": queue.watermark, **(bounds or {})}
+    parameters = {"watermark": queue.watermark, **(bounds or {})}
     if queue.unit_kind is UnitKind.MIRROR:
-        return _count_mirrors(queue.store, where, span)
+        return _count_mirrors(queue.store, where, parameters)
     statement = COUNT_BY_PARTITION if queue.replaces_rows else COUNT_BY_UNIT
-    moved = queue.store.fetch_rows(statement.format(where=where), span)[0]
-    return Counts({operation: int(units) for operation, units in zip(UnitOperation, moved, strict=True) if units})
+    unit_counts = queue.store.fetch_rows(statement.format(where=where), parameters)[0]
+    return Counts({operation: int(units) for operation, units in zip(UnitOperation, unit_counts, strict=True) if units})
 
 
 def _count_mirrors(store: SqliteStore, where: str, span: Mapping[str, int | str]) -> Counts:
     """Count the units of mirrors by the number of rows that were sent last: a mirror's unit has no rows of the API."""
-    sent = read_content_sizes(store)
+    sent_sizes = read_content_sizes(store)
     counts = Counts()
-    for key, has in store.fetch_rows(READ_MIRROR_ROWS.format(where=where), span):
-        counts += count_changed_rows(sent.get(str(key), 0), int(has))
+    for key, row_count in store.fetch_rows(READ_MIRROR_ROWS.format(where=where), span):
+        counts += count_changed_rows(sent_sizes.get(str(key), 0), int(row_count))
     return counts
 
 
@@ -158,14 +158,14 @@ class UnitCounter:
 
         Return nothing when it is half of another unit, which counts for both.
         """
-        if self._counts_for_later and (planned := self._counts_for_later.pop(unit.id, None)) is not None:
-            return planned
+        if self._counts_for_later and (later_counts := self._counts_for_later.pop(unit.id, None)) is not None:
+            return later_counts
         if self._is_mirror:
             return count_changed_rows(unit.rows_on_api, unit.rows_desired)
-        part = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
-        if part is None:
+        partition = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
+        if partition is None:
             return SINGLE_COUNTS[operation_of(had=bool(unit.rows_on_api), has=bool(unit.rows_desired))]
-        operation = part.count_new_row() if unit.rows_desired else part.count_old_row(end)
+        operation = partition.count_new_row() if unit.rows_desired else partition.count_old_row(end)
         return SINGLE_COUNTS[operation] if operation else NO_COUNTS
 
     def count_later(self, unit: CountedUnit, end: UnitOutcome) -> None:
@@ -176,10 +176,10 @@ class UnitCounter:
 def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:
     if not queue.store.fetch_rows(ANY_REPLACED_PARTITION)[0][0]:
         return {}
-    found = queue.store.fetch_rows(READ_REPLACED_PARTITIONS, {"watermark": queue.watermark})
+    rows = queue.store.fetch_rows(READ_REPLACED_PARTITIONS, {"watermark": queue.watermark})
     return {
-        str(part): ReplacedPartition(deletes=max(int(old) - int(new), 0), updates=min(int(old), int(new)))
-        for part, old, new in found
+        str(partition): ReplacedPartition(deletes=max(int(old) - int(new), 0), updates=min(int(old), int(new)))
+        for partition, old, new in rows
     }
 
 
@@ -196,8 +196,8 @@ def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] |
     """Add to a run's counts, by cell; the caller has the transaction."""
     rows: list[tuple[str, str, str, int]] = [
         (run_id, str(cell), str(operation), units)
-        for cell, units_of in counts.items()
-        for operation, units in units_of.items()
+        for cell, units_by_operation in counts.items()
+        for operation, units in units_by_operation.items()
         if units
     ]
     if rows:

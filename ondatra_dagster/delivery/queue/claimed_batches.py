@@ -174,12 +174,12 @@ def mark_due_pending(queue: Queue, now: float) -> int:
 def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
     """Claim and freeze the next batch; return None when no unit may be sent."""
     with queue.store.write_transaction():
-        claimed = _select_next_units(queue, size=max(size, 1))
-        if not claimed:
+        unit_rows = _select_next_units(queue, size=max(size, 1))
+        if not unit_rows:
             return None
-        queue.store.execute(CLAIM_UNITS, (orjson.dumps([row[0] for row in claimed]).decode(),))
-        units = [_build_unit(queue, row) for row in claimed]
-        return store_batch(queue, units, number=number, seed=_make_batch_key(queue, claimed))
+        queue.store.execute(CLAIM_UNITS, (orjson.dumps([row[0] for row in unit_rows]).decode(),))
+        units = [_build_unit(queue, row) for row in unit_rows]
+        return store_batch(queue, units, number=number, seed=_make_batch_key(queue, unit_rows))
 
 
 def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
@@ -189,8 +189,8 @@ def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
     that is sent again after an answer or a delivery has another seed.
     """
     changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed]
-    named = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])
-    return hashlib.blake2b(named, digest_size=16).hexdigest()
+    content = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
@@ -198,17 +198,17 @@ def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
     bounds = {"watermark": queue.watermark, "size": size}
     if queue.unit_kind is UnitKind.VERSION:
         return _sort_by_key(queue.store.fetch_rows(READ_NEXT_KEYS, bounds))
-    found: list[SqlRow] = []
+    unit_rows: list[SqlRow] = []
     rows = 0
     # one by one: the groups of a full batch may not fit into memory
     for unit in queue.store.iterate_rows(READ_NEXT_UNITS, bounds):
         rows += unit[8]
         # units aren't split: a batch ends before the unit that would exceed its size; only a larger unit is
         # alone
-        if found and rows > size:
+        if unit_rows and rows > size:
             break
-        found.append(unit)
-    return found
+        unit_rows.append(unit)
+    return unit_rows
 
 
 def _sort_by_key(claimed: list[SqlRow]) -> list[SqlRow]:
@@ -225,8 +225,8 @@ def _order_in_key(row: SqlRow) -> tuple[bool, int]:
 
 
 def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
-    unit, key, version, acknowledged, maybe_sent, desired, belongs_to, is_context, rows, place, digest, renewals = row
-    values = (key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, place, renewals)
+    unit, key, version, acknowledged, maybe_sent, desired, belongs_to, is_context, rows, phase, digest, renewals = row
+    values = (key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, phase, renewals)
     check_unit_digest(queue.store, unit, values, digest)
     return _new_unit(queue, unit, version, _rows_to_send(queue, acknowledged, maybe_sent, desired), values)
 
@@ -235,8 +235,8 @@ def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], va
     """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
     key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
     # belongs_to may also be a partition, whose rows may be sent in different batches
-    together = belongs_to if queue.unit_kind is UnitKind.VERSION else None
-    return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, together, bool(is_context), belongs_to)
+    group_key = belongs_to if queue.unit_kind is UnitKind.VERSION else None
+    return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, group_key, bool(is_context), belongs_to)
 
 
 def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> list[SentRow]:
@@ -249,8 +249,8 @@ def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desir
 def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
     """Store the units as one batch; the caller has the transaction."""
     lines = "\n".join(dump_batch_lines(units))
-    found = queue.store.fetch_rows(ADD_BATCH, (number, lines, seed, is_part, len(units)))
-    return Batch(id=int(found[0][0]), number=number, batch_key=seed, units=units, is_split=is_part)
+    id_rows = queue.store.fetch_rows(ADD_BATCH, (number, lines, seed, is_part, len(units)))
+    return Batch(id=int(id_rows[0][0]), number=number, batch_key=seed, units=units, is_split=is_part)
 
 
 def dump_batch_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
@@ -279,39 +279,41 @@ def load_batches(queue: Queue) -> list[Batch]:
 
 
 def _load_batch(queue: Queue, row: SqlRow) -> Batch:
-    batch, number, rows, seed, is_part, begun, crashes, answered, *job = row[:13]
+    batch, number, rows, seed, is_part, push_starts, crashes, answered_calls, *job = row[:13]
     check_row_digest(queue.store, "batch", batch, row[14:], row[13])
     return Batch(
         id=int(batch),
         number=int(number),
         batch_key=str(seed),
         is_split=bool(is_part),
-        push_starts=int(begun),
+        push_starts=int(push_starts),
         units=_load_units(queue, str(rows)),
         crash_count=int(crashes),
-        answered_calls=int(answered),
+        answered_calls=int(answered_calls),
         job=None if job[0] is None else Job(*job),
     )
 
 
 def parse_batch_rows(text: str) -> dict[int, tuple[int, list[SentRow]]]:
     """Parse a batch's text: for each unit, by its id, the version and the rows that were handed out."""
-    sent: dict[int, tuple[int, list[SentRow]]] = {}
+    rows_by_unit: dict[int, tuple[int, list[SentRow]]] = {}
     for line in text.split("\n"):
         unit, version, *fields = line.split(" ", 5)
-        _, rows = sent.setdefault(int(unit), (int(version), []))
+        _, rows = rows_by_unit.setdefault(int(unit), (int(version), []))
         if fields:
             change_type, rowid, layout, payload = fields
             rows.append(SentRow(ChangeType(change_type), StoredRow(int(rowid), int(layout), payload)))
-    return sent
+    return rows_by_unit
 
 
 def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
-    sent = parse_batch_rows(text)
-    known = {row[0]: row for row in queue.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(sent)).decode(),))}
+    rows_by_unit = parse_batch_rows(text)
+    unit_rows = {
+        row[0]: row for row in queue.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(rows_by_unit)).decode(),))
+    }
     # a unit may have ended since: the records of later runs said so
-    frozen = [(unit, version, rows) for unit, (version, rows) in sent.items() if unit in known]
-    return [_load_unit(queue, unit, version, rows, known[unit]) for unit, version, rows in frozen]
+    frozen_units = [(unit, version, rows) for unit, (version, rows) in rows_by_unit.items() if unit in unit_rows]
+    return [_load_unit(queue, unit, version, rows, unit_rows[unit]) for unit, version, rows in frozen_units]
 
 
 def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: SqlRow) -> BatchUnit:

@@ -71,14 +71,14 @@ def read_dead_letters(
     Each has at most `most_rows` of its rows, because a whole table may be one letter. Letters that are retried
     meanwhile are left out.
     """
-    wanted = {
+    parameters = {
         "since": since.timestamp() if since else 0.0,
         "limit": NO_LIMIT if limit is None else limit,
         "offset": offset,
     }
-    found = array("q", (unit for (unit,) in store.iterate_rows(READ_DEAD_UNIT_IDS, wanted)))
-    for start in range(0, len(found), CHUNK_DEAD_LETTERS):
-        ids = json.dumps(found[start : start + CHUNK_DEAD_LETTERS].tolist())
+    unit_ids = array("q", (unit for (unit,) in store.iterate_rows(READ_DEAD_UNIT_IDS, parameters)))
+    for start in range(0, len(unit_ids), CHUNK_DEAD_LETTERS):
+        ids = json.dumps(unit_ids[start : start + CHUNK_DEAD_LETTERS].tolist())
         rows = store.fetch_rows(READ_DEAD_UNITS, {"ids": ids})
         layouts = read_layouts(store)
         yield from (_build_dead_letter(store, row, shape, layouts, most_rows) for row in rows)
@@ -90,7 +90,7 @@ def _build_dead_letter(
     unit, key, attempts, refused_at, message, died_at, digest, *values = row
     check_unit_digest(store, unit, values, digest)
     _, _, _, version, acknowledged, maybe_sent, desired, *_ = values  # the UNIT_COLUMNS
-    sent = find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), shape, layouts)
+    sent_rows = find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), shape, layouts)
     return DeadLetter(
         unit_id=int(unit),
         key=str(key),
@@ -100,22 +100,22 @@ def _build_dead_letter(
         error=str(message or ""),
         died_at=datetime.fromtimestamp(float(died_at), UTC),
         rows_to_send=tuple(
-            (change_type, layouts[row.layout_id].parse_row(row.payload)) for change_type, row in sent[:most_rows]
+            (change_type, layouts[row.layout_id].parse_row(row.payload)) for change_type, row in sent_rows[:most_rows]
         ),
-        row_count=len(sent),
-        change_type=sent[-1].change_type if sent else None,
-        weight=count_batch_rows(sent, shape),
+        row_count=len(sent_rows),
+        change_type=sent_rows[-1].change_type if sent_rows else None,
+        weight=count_batch_rows(sent_rows, shape),
     )
 
 
 def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
     """Requeue dead letters, from what the API has to what the table has now; return how many there were."""
     with queue.store.write_transaction():
-        found = read_dead_letters(queue.store, queue.unit_kind, limit=limit, since=since, most_rows=0)
-        letters = [(letter.unit_id, letter.weight) for letter in found]
-        queue.store.execute_many(REQUEUE_DEAD_UNIT, ((weight, now, unit) for unit, weight in letters if weight))
-        queue.store.execute_many(DELETE_UNIT, ((unit,) for unit, weight in letters if not weight))
-    return len(letters)
+        dead_letters = read_dead_letters(queue.store, queue.unit_kind, limit=limit, since=since, most_rows=0)
+        unit_weights = [(dead_letter.unit_id, dead_letter.weight) for dead_letter in dead_letters]
+        queue.store.execute_many(REQUEUE_DEAD_UNIT, ((weight, now, unit) for unit, weight in unit_weights if weight))
+        queue.store.execute_many(DELETE_UNIT, ((unit,) for unit, weight in unit_weights if not weight))
+    return len(unit_weights)
 
 
 def retry_waiting_now(queue: Queue) -> int:
@@ -152,16 +152,18 @@ class FailureReason(NamedTuple):
     @property
     def key_list(self) -> str:
         """Return the first keys as text, such as `a1, b2, c3 and others`."""
-        others = " and others" if len(self.keys) > SHOWN_KEYS else ""
-        return ", ".join(key or WHOLE_TABLE for key in self.keys[:SHOWN_KEYS]) + others
+        suffix = " and others" if len(self.keys) > SHOWN_KEYS else ""
+        return ", ".join(key or WHOLE_TABLE for key in self.keys[:SHOWN_KEYS]) + suffix
 
 
 def read_dead_letter_reasons(store: SqliteStore, shape: UnitKind, *, limit: int) -> tuple[FailureReason, ...]:
     """Return the messages of the dead letters, the most frequent first."""
-    kept = SHOWN_KEYS + 1
+    keys_per_reason = SHOWN_KEYS + 1
     weight = MIRROR_WEIGHT if shape is UnitKind.MIRROR else ROW_UNIT_WEIGHT
-    dead = GROUP_DEAD_UNITS.format(key=UNIT_IDENTIFIER, weight=weight)
+    statement = GROUP_DEAD_UNITS.format(key=UNIT_IDENTIFIER, weight=weight)
     keys: dict[tuple[str, int], list[str]] = {}
-    for reason, units, key in store.fetch_rows(dead, {"keys": kept, "limit": limit * kept}):
+    for reason, units, key in store.fetch_rows(statement, {"keys": keys_per_reason, "limit": limit * keys_per_reason}):
         keys.setdefault((str(reason), int(units)), []).append(str(key))
-    return tuple(FailureReason(*said, tuple(of)) for said, of in list(keys.items())[:limit])
+    return tuple(
+        FailureReason(*reason_and_units, tuple(unit_keys)) for reason_and_units, unit_keys in list(keys.items())[:limit]
+    )

@@ -146,9 +146,11 @@ def _delete_leftovers(queue: Queue) -> None:
 def coalesce_segment(queue: Queue, segment: FeedSegment) -> Iterator[CoalescedChange]:
     """Yield one change for each key of a segment."""
     pages = iter(segment.pages)
-    for first in pages:  # all pages of a segment have the layout of its first page
-        rest = (change for page in pages for change in page.changes)
-        yield from coalesce_changes(itertools.chain(first.changes, rest), queue.store_layout(first.layout))
+    for first_page in pages:  # all pages of a segment have the layout of its first page
+        other_changes = (change for page in pages for change in page.changes)
+        yield from coalesce_changes(
+            itertools.chain(first_page.changes, other_changes), queue.store_layout(first_page.layout)
+        )
 
 
 def split_into_chunks(keys: Iterator[CoalescedChange], size: int) -> Iterator[list[CoalescedChange]]:
@@ -159,16 +161,16 @@ def split_into_chunks(keys: Iterator[CoalescedChange], size: int) -> Iterator[li
 def _stage_chunk(
     queue: Queue, chunk: list[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
 ) -> None:
-    known = keys_with_units(queue, [each.key for each in chunk])
-    new = (each for each in chunk if each.key not in known)
-    add_units(queue, _build_units(queue, new, now, is_held))
-    again = [
-        (each.key, each.version, each.desired, row_digest(each.key, each.version, each.desired))
-        for each in chunk
-        if each.key in known
+    known_keys = keys_with_units(queue, [change.key for change in chunk])
+    new_changes = (change for change in chunk if change.key not in known_keys)
+    add_units(queue, _build_units(queue, new_changes, now, is_held))
+    staged_rows = [
+        (change.key, change.version, change.desired, row_digest(change.key, change.version, change.desired))
+        for change in chunk
+        if change.key in known_keys
     ]
-    if again:
-        queue.store.execute_many(STAGE_KEY, again)
+    if staged_rows:
+        queue.store.execute_many(STAGE_KEY, staged_rows)
 
 
 def add_units(queue: Queue, units: Iterable[NewUnit]) -> None:
@@ -178,26 +180,26 @@ def add_units(queue: Queue, units: Iterable[NewUnit]) -> None:
 
 def _with_digests(units: Iterable[NewUnit]) -> Iterator[tuple[SqlValue, ...]]:
     for unit in units:
-        key, belongs_to, version, acknowledged, maybe_sent, desired, rows, place, _ = unit
-        yield *unit, unit_digest((key, belongs_to, 0, version, acknowledged, maybe_sent, desired, rows, place, 0))
+        key, belongs_to, version, acknowledged, maybe_sent, desired, rows, phase, _ = unit
+        yield *unit, unit_digest((key, belongs_to, 0, version, acknowledged, maybe_sent, desired, rows, phase, 0))
 
 
 def keys_with_units(queue: Queue, keys: Collection[str]) -> set[str]:
     """Return those of the keys that have a unit."""
     if not queue.store.fetch_rows(ANY_UNIT):
         return set()
-    wanted = orjson.dumps(list(keys)).decode()
-    return {str(key) for (key,) in queue.store.fetch_rows(KEYS_WITH_UNITS, (wanted,))}
+    keys_json = orjson.dumps(list(keys)).decode()
+    return {str(key) for (key,) in queue.store.fetch_rows(KEYS_WITH_UNITS, (keys_json,))}
 
 
 def _build_units(
     queue: Queue, folded: Iterable[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
 ) -> Iterator[NewUnit]:
     is_mirror, is_row = queue.unit_kind is UnitKind.MIRROR, queue.unit_kind in ONE_ROW_KINDS
-    for each in folded:
-        key, version, acknowledged, desired, belongs_to = each
-        if is_held and is_held(each):
-            yield build_maybe_sent_unit(queue, each, now)
+    for change in folded:
+        key, version, acknowledged, desired, belongs_to = change
+        if is_held and is_held(change):
+            yield build_maybe_sent_unit(queue, change, now)
             continue
         if is_mirror:
             acknowledged = ""  # a mirror is sent whole, whatever the API has
@@ -231,8 +233,8 @@ def send_phase(queue: Queue, desired: str) -> int:
 
 
 def _apply_staged(queue: Queue, now: float) -> None:
-    while staged := queue.store.fetch_rows(READ_STAGED, (CHUNK_KEYS,)):
-        for key, version, desired, staged_digest, unit, state, digest, *values in staged:
+    while staged_rows := queue.store.fetch_rows(READ_STAGED, (CHUNK_KEYS,)):
+        for key, version, desired, staged_digest, unit, state, digest, *values in staged_rows:
             check_row_digest(queue.store, "staged", key, (key, version, desired), staged_digest)
             check_unit_digest(queue.store, unit, values, digest)
             _, _, _, _, acknowledged, maybe_sent, *_ = values
@@ -243,7 +245,7 @@ def _apply_staged(queue: Queue, now: float) -> None:
                 queue.store.execute(
                     UPDATE_DESIRED, (version, desired, rows, send_phase(queue, str(desired)), now, unit)
                 )
-        queue.store.execute(DELETE_STAGED_UPTO, (staged[-1][0],))
+        queue.store.execute(DELETE_STAGED_UPTO, (staged_rows[-1][0],))
 
 
 _REMOVING_CHANGE_TYPES = frozenset({ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE})
@@ -267,13 +269,13 @@ def _coalesce_one(change: RowChange, layout: int) -> CoalescedChange:
 
 
 def _coalesce_many(key: str, rows: list[RowChange], layout: int) -> CoalescedChange:
-    first: dict[int, RowChange] = {}
-    last: dict[int, RowChange] = {}
+    first_changes: dict[int, RowChange] = {}
+    last_changes: dict[int, RowChange] = {}
     for change in rows:
-        first.setdefault(change.rowid, change)
-        last[change.rowid] = change
-    acknowledged = [change for change in first.values() if change.change_type in _REMOVING_CHANGE_TYPES]
-    desired = [change for change in last.values() if change.change_type not in _REMOVING_CHANGE_TYPES]
+        first_changes.setdefault(change.rowid, change)
+        last_changes[change.rowid] = change
+    acknowledged = [change for change in first_changes.values() if change.change_type in _REMOVING_CHANGE_TYPES]
+    desired = [change for change in last_changes.values() if change.change_type not in _REMOVING_CHANGE_TYPES]
     return CoalescedChange(
         key,
         max(change.version for change in rows),
@@ -298,28 +300,28 @@ def enqueue_all_rows(queue: Queue, segment: FeedSegment, *, now: float, only_add
     A key with a unit is sent as that unit says. All other rows are sent as updates, or with `only_adds` as
     inserts. A crash may leave some of the rows enqueued, which does no harm.
     """
-    of = _build_insert if only_adds else build_maybe_sent_unit
-    return _add_units(queue, segment, lambda each: of(queue, each, now), renews=True)
+    build_unit = _build_insert if only_adds else build_maybe_sent_unit
+    return _add_units(queue, segment, lambda change: build_unit(queue, change, now), renews=True)
 
 
 def enqueue_deletes(queue: Queue, segment: FeedSegment, *, now: float) -> int:
     """Enqueue a segment's deletes for keys without a unit; return their number plus that of all requeued deletes."""
-    added = _add_units(queue, segment, lambda each: _build_delete(queue, each, now), renews=False)
+    added_units = _add_units(queue, segment, lambda change: _build_delete(queue, change, now), renews=False)
     with queue.store.write_transaction():
-        owed = queue.store.execute(REQUEUE_ALL_DELETES)
-    return added + owed
+        requeued_units = queue.store.execute(REQUEUE_ALL_DELETES)
+    return added_units + requeued_units
 
 
 def _add_units(queue: Queue, segment: FeedSegment, of: Callable[[CoalescedChange], NewUnit], *, renews: bool) -> int:
     keys = 0
     for chunk in split_into_chunks(coalesce_segment(queue, segment), CHUNK_KEYS):
         with queue.store.write_transaction():
-            known = keys_with_units(queue, [each.key for each in chunk])
-            new = [of(each) for each in chunk if each.key not in known]
-            add_units(queue, new)
+            known_keys = keys_with_units(queue, [change.key for change in chunk])
+            new_units = [of(change) for change in chunk if change.key not in known_keys]
+            add_units(queue, new_units)
             if renews:
-                queue.store.execute(REQUEUE_KEYS, (orjson.dumps(sorted(known)).decode(),))
-            keys += len(chunk) if renews else len(new)
+                queue.store.execute(REQUEUE_KEYS, (orjson.dumps(sorted(known_keys)).decode(),))
+            keys += len(chunk) if renews else len(new_units)
     return keys
 
 

@@ -63,8 +63,8 @@ def recorded_content_sizes(ends: Iterable[KeyOutcome], known: Mapping[str, int])
     nothing. An empty mirror has no record.
     """
     rows = dict(known)
-    for (key, _, _), told in Counter(end.send_id for end in ends if end.status == STATUS_SUCCEEDED).items():
-        rows[key] = max(told, rows.get(key, 0))
+    for (key, _, _), row_count in Counter(end.send_id for end in ends if end.status == STATUS_SUCCEEDED).items():
+        rows[key] = max(row_count, rows.get(key, 0))
     return rows
 
 
@@ -75,14 +75,14 @@ def _outcome_order(end: KeyOutcome) -> tuple[int, bool]:
 
 def _delivered_outcomes(ends: Collection[KeyOutcome]) -> Mapping[str, KeyOutcome]:
     """Return the newest delivered outcome of each key; a group isn't delivered if a part of it was refused."""
-    refused = {end.send_id for end in ends if end.status != STATUS_SUCCEEDED}
-    return {end.key: end for end in sorted(ends, key=_outcome_order) if end.send_id not in refused}
+    refused_sends = {end.send_id for end in ends if end.status != STATUS_SUCCEEDED}
+    return {end.key: end for end in sorted(ends, key=_outcome_order) if end.send_id not in refused_sends}
 
 
 def _rejected_outcomes(ends: Iterable[KeyOutcome]) -> Mapping[str, KeyOutcome]:
     """Return the newest refusal of each key; of two refusals of one version, the newer run's."""
-    refused = (end for end in ends if end.status != STATUS_SUCCEEDED)
-    return {end.key: end for end in sorted(refused, key=lambda end: (end.version, end.run_id))}
+    rejections = (end for end in ends if end.status != STATUS_SUCCEEDED)
+    return {end.key: end for end in sorted(rejections, key=lambda end: (end.version, end.run_id))}
 
 
 def _find_deletes_ended_upto(ends: Iterable[KeyOutcome], frozen: Collection[str]) -> int:
@@ -113,9 +113,9 @@ class RecordedOutcomes:
     ) -> None:
         self._crash_versions = frozenset(cut_off_at.values())
         self._marked_dead_upto = NOTHING_ENQUEUED
-        arrived = _delivered_outcomes(ends)
-        self._delivered_versions = {key: end.version for key, end in arrived.items()}
-        self._deleted_keys = _keys_of_deletes(arrived)
+        delivered_outcomes = _delivered_outcomes(ends)
+        self._delivered_versions = {key: end.version for key, end in delivered_outcomes.items()}
+        self._deleted_keys = _keys_of_deletes(delivered_outcomes)
         self._rejected_by_key = _rejected_outcomes(ends)
         self._rejected_deletes = _keys_of_deletes(self._rejected_by_key)
         self._deletes_ended_upto = _find_deletes_ended_upto(ends, frozen) if replaces_rows else NOTHING_ENQUEUED
@@ -129,10 +129,13 @@ class RecordedOutcomes:
 
         A row that was inserted before such a version and deleted after it may be at the API without a record.
         """
-        told = [*self._delivered_versions.values(), *(end.version for end in self._rejected_by_key.values())]
-        first = [min(told)] if told and after == NOTHING_ENQUEUED else []
-        between = (version for version in (*self._crash_versions, *first) if after < version < upto)
-        return [*sorted(set(between)), *([upto] if upto > after else [])]
+        recorded_versions = [
+            *self._delivered_versions.values(),
+            *(end.version for end in self._rejected_by_key.values()),
+        ]
+        first_versions = [min(recorded_versions)] if recorded_versions and after == NOTHING_ENQUEUED else []
+        versions_between = (version for version in (*self._crash_versions, *first_versions) if after < version < upto)
+        return [*sorted(set(versions_between)), *([upto] if upto > after else [])]
 
     def may_be_sent(self, version: int) -> bool:
         """Return whether a crashed run may have sent what the table had at this version."""
@@ -143,16 +146,16 @@ class RecordedOutcomes:
 
     def delete_delivered_units(self, queue: Queue) -> None:
         """Delete units whose newest change the API has acknowledged; others continue from what the API has."""
-        gone = [
+        deletes = [
             (key, version, version) for key, version in self._delivered_versions.items() if key in self._deleted_keys
         ]
-        there = [each for each in self._delivered_versions.items() if each[0] not in self._deleted_keys]
+        writes = [item for item in self._delivered_versions.items() if item[0] not in self._deleted_keys]
         with queue.store.write_transaction():
             remove_units_from_jobs(queue, self._delivered_versions.keys() | self._rejected_by_key.keys())
-            queue.store.execute_many(DELETE_DELIVERED, there)
-            queue.store.execute_many(ACKNOWLEDGE_MAYBE_SENT, there)
-            queue.store.execute_many(DELETE_DELIVERED_DELETES, gone)
-            queue.store.execute_many(ACKNOWLEDGE_DELETE, gone)
+            queue.store.execute_many(DELETE_DELIVERED, writes)
+            queue.store.execute_many(ACKNOWLEDGE_MAYBE_SENT, writes)
+            queue.store.execute_many(DELETE_DELIVERED_DELETES, deletes)
+            queue.store.execute_many(ACKNOWLEDGE_DELETE, deletes)
         self.delete_replaced_units(queue)
 
     def delete_replaced_units(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
@@ -173,13 +176,13 @@ class RecordedOutcomes:
         again, as always.
         """
         upto = queue.watermark
-        due = [
+        due_outcomes = [
             end
             for key, end in self._rejected_by_key.items()
             if self._marked_dead_upto < self._dead_from_version[key] <= upto
         ]
         with queue.store.write_transaction():
-            queue.store.execute_many(MARK_DEAD, [(end.message, now, end.key, end.version) for end in due])
+            queue.store.execute_many(MARK_DEAD, [(end.message, now, end.key, end.version) for end in due_outcomes])
         self._marked_dead_upto = upto
 
     def without_delivered_changes(self, segment: FeedSegment) -> FeedSegment:
@@ -192,6 +195,6 @@ class RecordedOutcomes:
 
     def _is_undelivered(self, change: RowChange) -> bool:
         """Return whether no record proves its delivery; an insert in the version of a delivered delete is unproven."""
-        arrived = self._delivered_versions.get(change.key, NOTHING_ENQUEUED)
-        came_with_it = change.version == arrived and change.change_type in DESIRED_CHANGE_TYPES
-        return change.version > arrived or (came_with_it and change.key in self._deleted_keys)
+        delivered_version = self._delivered_versions.get(change.key, NOTHING_ENQUEUED)
+        is_same_version = change.version == delivered_version and change.change_type in DESIRED_CHANGE_TYPES
+        return change.version > delivered_version or (is_same_version and change.key in self._deleted_keys)

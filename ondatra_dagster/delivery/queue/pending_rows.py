@@ -91,30 +91,33 @@ class PendingRowReader:
     def _claimed_rows(self) -> Iterator[PendingRow]:
         for text, is_job, next_poll_at, batch, digest, *values in self.store.iterate_rows(READ_CLAIMED_BATCHES):
             check_row_digest(self.store, "batch", batch, values, digest)
-            frozen = parse_batch_rows(str(text))
+            rows_by_unit = parse_batch_rows(str(text))
             stage = STAGE_WAITING if is_job else STAGE_PENDING
-            for number, *told in self.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(frozen)).decode(),)):
-                version, sent = frozen[int(number)]
-                unit = _PendingUnit(*told)._replace(version=version)  # the version that was sent: a newer one may wait
+            for number, *unit_values in self.store.fetch_rows(
+                READ_CLAIMED_UNITS, (orjson.dumps(list(rows_by_unit)).decode(),)
+            ):
+                version, sent_rows = rows_by_unit[int(number)]
+                # the version that was sent: a newer one may wait
+                unit = _PendingUnit(*unit_values)._replace(version=version)
                 if is_job:
                     unit = unit._replace(message=unit.message or IN_JOB_MESSAGE)
-                yield from self._pending_rows(stage, unit, sent, next_poll_at)
+                yield from self._pending_rows(stage, unit, sent_rows, next_poll_at)
 
     def _unclaimed_rows(self, stage: str | None, prefix: str) -> Iterator[PendingRow]:
         layouts = read_layouts(self.store)
-        wanted: dict[str, str | int] = {
+        parameters: dict[str, str | int] = {
             "states": orjson.dumps([STAGE_PENDING, STAGE_WAITING] if stage is None else [stage]).decode(),
             # if a unit is the whole table, its rows are known by their rowids
             "prefix": "" if self.is_whole_table else prefix,
             "length": 0 if self.is_whole_table else len(prefix),
         }
-        for row in self.store.iterate_rows(READ_UNCLAIMED_UNITS, wanted):
-            shown = len(_PendingUnit._fields)
-            state, due_at, unit, digest, *values = row[shown:]
+        for row in self.store.iterate_rows(READ_UNCLAIMED_UNITS, parameters):
+            field_count = len(_PendingUnit._fields)
+            state, due_at, unit, digest, *values = row[field_count:]
             check_unit_digest(self.store, unit, values, digest)
             _, _, _, _, acknowledged, maybe_sent, desired, *_ = values
-            sent = find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), self.unit_kind, layouts)
-            yield from self._pending_rows(state, _PendingUnit(*row[:shown]), sent, due_at)
+            sent_rows = find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), self.unit_kind, layouts)
+            yield from self._pending_rows(state, _PendingUnit(*row[:field_count]), sent_rows, due_at)
 
     def _pending_rows(
         self, stage: str, unit: _PendingUnit, sent: Sequence[SentRow], next_try_at: float | None
@@ -125,9 +128,9 @@ class PendingRowReader:
             is_context=bool(unit.is_context),
             has_desired_rows=lambda: any(change_type is not ChangeType.DELETE for change_type, _ in sent),
         )
-        shown = [row for row in sent if row.change_type not in context]
+        shown_rows = [row for row in sent if row.change_type not in context]
         # rows that only make room are shown while they fail, because all rows after them wait
-        for change_type, row in shown or (sent if stage == STAGE_WAITING else ()):
+        for change_type, row in shown_rows or (sent if stage == STAGE_WAITING else ()):
             key = str(row.rowid) if self.is_whole_table else unit.key
             is_context = change_type in context
             yield PendingRow(
@@ -162,6 +165,6 @@ class PendingKey(NamedTuple):
 def read_oldest_pending(store: SqliteStore, *, limit: int) -> list[PendingKey]:
     """Return the keys that have waited longest."""
     return [
-        PendingKey(str(key), operation_of(had=bool(had), has=bool(has)), int(attempts), str(message or ""))
-        for key, had, has, attempts, message in store.fetch_rows(READ_OLDEST_UNITS, (limit,))
+        PendingKey(str(key), operation_of(had=bool(old_rows), has=bool(new_rows)), int(attempts), str(message or ""))
+        for key, old_rows, new_rows, attempts, message in store.fetch_rows(READ_OLDEST_UNITS, (limit,))
     ]

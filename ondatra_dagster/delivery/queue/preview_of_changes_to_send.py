@@ -103,29 +103,31 @@ def _count_units_on_api(queue: Queue, size: int | None) -> int | None:
         return sum(contents.values()) if is_known else None
     if size is None:
         return None
-    behind = UNIT_DIFFERENCE if queue.unit_kind is UnitKind.GROUP else ROW_DIFFERENCE
-    return max(size + int(queue.store.fetch_rows(behind, {"watermark": queue.watermark})[0][0]), 0)
+    statement = UNIT_DIFFERENCE if queue.unit_kind is UnitKind.GROUP else ROW_DIFFERENCE
+    return max(size + int(queue.store.fetch_rows(statement, {"watermark": queue.watermark})[0][0]), 0)
 
 
 def _read_samples(queue: Queue, limit: int) -> Iterator[ExpectedKeyChange]:
     counter = UnitCounter(queue)
     bounds = {"watermark": queue.watermark, "limit": limit}
-    for unit, part, key, held, desired in queue.store.fetch_rows(READ_SAMPLES, bounds):
-        before, after = load_row_set(str(held)), load_row_set(str(desired))
-        counts = counter.count(CountedUnit(int(unit), str(part), len(before), len(after)), None)
+    for unit, partition, key, acknowledged, desired in queue.store.fetch_rows(READ_SAMPLES, bounds):
+        old_rows, new_rows = load_row_set(str(acknowledged)), load_row_set(str(desired))
+        counts = counter.count(CountedUnit(int(unit), str(partition), len(old_rows), len(new_rows)), None)
         yield ExpectedKeyChange(
             key=str(key),
             # the operation of most rows; only a mirror has several rows
             operation=max(counts, key=counts.__getitem__) if counts else UnitOperation.UPDATE,
-            rows_before=len(before),
-            rows_after=len(after),
-            changed_columns=_changed_columns(before, after, queue.layouts)
-            if len(before) <= 1 and len(after) <= 1
+            rows_before=len(old_rows),
+            rows_after=len(new_rows),
+            changed_columns=_changed_columns(old_rows, new_rows, queue.layouts)
+            if len(old_rows) <= 1 and len(new_rows) <= 1
             else {},
         )
 
 
 def _changed_columns(before: RowSet, after: RowSet, layouts: Mapping[int, Layout]) -> dict[str, tuple[Json, Json]]:
-    old, new = (layouts[image[0].layout_id].parse_row(image[0].payload) if image else {} for image in (before, after))
-    names = dict.fromkeys((*new, *old))
-    return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+    old_row, new_row = (
+        layouts[image[0].layout_id].parse_row(image[0].payload) if image else {} for image in (before, after)
+    )
+    names = dict.fromkeys((*new_row, *old_row))
+    return {name: (old_row.get(name), new_row.get(name)) for name in names if old_row.get(name) != new_row.get(name)}

@@ -167,8 +167,8 @@ class Queue:
             self.write_meta("shape", shape.value)
 
     def read_meta(self, name: str) -> str | None:
-        found = self.store.fetch_rows(READ_META, (name,))
-        return None if not found or found[0][0] is None else str(found[0][0])
+        rows = self.store.fetch_rows(READ_META, (name,))
+        return None if not rows or rows[0][0] is None else str(rows[0][0])
 
     def write_meta(self, name: str, value: str | int) -> None:
         self.store.execute(WRITE_META, (name, value))
@@ -195,11 +195,11 @@ class Queue:
 
     def store_layout(self, layout: Layout) -> int:
         """Return the number by which stored rows name this layout, which is the newest from now on."""
-        newest = max(self._layouts, default=0)
-        if self._layouts.get(newest) != layout:
-            newest = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
-            self._layouts[newest] = layout
-        return newest
+        layout_id = max(self._layouts, default=0)
+        if self._layouts.get(layout_id) != layout:
+            layout_id = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
+            self._layouts[layout_id] = layout
+        return layout_id
 
 
 @contextlib.contextmanager
@@ -243,8 +243,8 @@ def load_layout(text: str) -> Layout:
 
 def read_unit_kind(store: SqliteStore) -> UnitKind | None:
     """Return the kind of the units in the file; None: there are none yet."""
-    found = store.fetch_rows(READ_META, ("shape",))
-    return UnitKind(found[0][0]) if found else None
+    rows = store.fetch_rows(READ_META, ("shape",))
+    return UnitKind(rows[0][0]) if rows else None
 
 
 def parse_unit_ids(text: str) -> list[int]:

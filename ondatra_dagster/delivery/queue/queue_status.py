@@ -143,15 +143,15 @@ def read_status(store: SqliteStore, *, now: float) -> QueueStatus:
 
 def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
     meta: dict[str, Any] = dict(store.fetch_rows(READ_ALL_META))
-    at = {"now": now}
+    parameters = {"now": now}
     is_mirror = read_unit_kind(store) is UnitKind.MIRROR
     weight = MIRROR_WEIGHT if is_mirror else ROW_UNIT_WEIGHT
-    counts = _counts_by_state(store, weight, at)
-    jobs, in_jobs, polls_due, next_poll_at, poll_set_at = store.fetch_rows(COUNT_JOBS, at)[0]
+    counts = _counts_by_state(store, weight, parameters)
+    jobs, units_in_jobs, polls_due, next_poll_at, poll_set_at = store.fetch_rows(COUNT_JOBS, parameters)[0]
     if is_mirror and jobs:
-        in_jobs = _count_mirror_rows_in_jobs(store)
-    replaced = 0 if is_mirror else _count_replaced(store)
-    alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
+        units_in_jobs = _count_mirror_rows_in_jobs(store)
+    replaced_units = 0 if is_mirror else _count_replaced(store)
+    open_counts = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
 
     next_times = (next_poll_at, counts["waiting"][2] if "waiting" in counts else None)
     waits_set_at = (poll_set_at, counts["waiting"][4] if "waiting" in counts else None)
@@ -164,15 +164,15 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
         base_url=meta.get("base_url"),
         watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
         invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
-        pending_units=count("pending", "claimed") - int(in_jobs) - replaced,
-        held_back_units=int(store.fetch_rows(COUNT_HELD_BACK.format(weight=weight))[0][0]) - replaced,
+        pending_units=count("pending", "claimed") - int(units_in_jobs) - replaced_units,
+        held_back_units=int(store.fetch_rows(COUNT_HELD_BACK.format(weight=weight))[0][0]) - replaced_units,
         waiting_units=count("waiting"),
         dead_units=count("dead"),
         dead_since=min(counts["dead"][3], now) if "dead" in counts else None,
-        due_units=int(store.fetch_rows(COUNT_DUE.format(weight=weight), at)[0][0]),
-        oldest_since=min((min(float(since), now) for _, since, *_ in alive), default=None),
+        due_units=int(store.fetch_rows(COUNT_DUE.format(weight=weight), parameters)[0][0]),
+        oldest_since=min((min(float(oldest_time), now) for _, oldest_time, *_ in open_counts), default=None),
         open_jobs=int(jobs),
-        units_in_jobs=int(in_jobs),
+        units_in_jobs=int(units_in_jobs),
         polls_due=int(polls_due or 0),
         next_due_at=min((time for time in next_times if time is not None), default=None),
         is_clock_behind=any(set_at is not None and is_from_future(set_at, now) for set_at in waits_set_at),
@@ -185,10 +185,12 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
 def _counts_by_state(store: SqliteStore, weight: str, at: dict[str, float]) -> dict[str, list[Any]]:
     """Return the units by state; raise StateError if the table's index hides some of them."""
     counts: dict[str, list[Any]] = {}
-    for state, units, *times, in_table, in_index in store.fetch_rows(COUNT_BY_STATE.format(weight=weight), at):
+    for state, units, *times, table_fingerprint, index_fingerprint in store.fetch_rows(
+        COUNT_BY_STATE.format(weight=weight), at
+    ):
         if state not in UNIT_STATES:
-            raise store.damage_error(f"{in_table.partition(':')[0]} of its rows are in no known state")
-        if in_table != in_index:
+            raise store.damage_error(f"{table_fingerprint.partition(':')[0]} of its rows are in no known state")
+        if table_fingerprint != index_fingerprint:
             raise store.damage_error(f"its index on {state} rows and its table disagree")
         counts[state] = [units, *times]
     return counts
@@ -219,5 +221,5 @@ class RemainingUnits(NamedTuple):
 
 
 def count_remaining_units(queue: Queue) -> RemainingUnits:
-    units, dead = queue.store.fetch_rows(COUNT_REMAINING_UNITS, (queue.watermark,))[0]
-    return RemainingUnits(int(units), int(dead))
+    units, dead_units = queue.store.fetch_rows(COUNT_REMAINING_UNITS, (queue.watermark,))[0]
+    return RemainingUnits(int(units), int(dead_units))

@@ -72,17 +72,19 @@ def count_removals(
 ) -> RemovalCount:
     """Count the removals that aren't allowed yet; `size` counts the table's keys or rows, if needed."""
     meta = _read_removal_meta(store)
-    span = {
+    parameters = {
         "after": int(meta.get(REMOVALS_ALLOWED_UPTO, NOTHING_ENQUEUED)),
         "watermark": int(meta.get("watermark", NOTHING_ENQUEUED)),
     }
     if measure.is_mirror:
-        return _count_mirror_removals(store, measure, span, read_content_sizes(store), samples)
-    removed = int(store.fetch_rows(COUNT_SHRUNK_ROWS if measure.counts_shrinkage else COUNT_DELETED_KEYS, span)[0][0])
-    if not removed:
+        return _count_mirror_removals(store, measure, parameters, read_content_sizes(store), samples)
+    removal_count = int(
+        store.fetch_rows(COUNT_SHRUNK_ROWS if measure.counts_shrinkage else COUNT_DELETED_KEYS, parameters)[0][0]
+    )
+    if not removal_count:
         return RemovalCount(measure.noun, 0, None)
-    keys = [str(key) for (key,) in store.fetch_rows(READ_SAMPLE_KEYS, {**span, "limit": samples})]
-    return RemovalCount(measure.noun, removed, _count_on_api(store, measure, span["watermark"], size), keys)
+    keys = [str(key) for (key,) in store.fetch_rows(READ_SAMPLE_KEYS, {**parameters, "limit": samples})]
+    return RemovalCount(measure.noun, removal_count, _count_on_api(store, measure, parameters["watermark"], size), keys)
 
 
 def allow_removals(queue: Queue) -> None:
@@ -107,8 +109,8 @@ def read_content_sizes(store: SqliteStore) -> dict[str, int]:
 
 def read_content_size(store: SqliteStore, key: str) -> int:
     """Return how many rows the API has of one mirror, as far as write_content_sizes() stored it."""
-    found = store.fetch_rows(READ_CONTENT_SIZE, (key,))
-    return int(found[0][0]) if found else 0
+    rows = store.fetch_rows(READ_CONTENT_SIZE, (key,))
+    return int(rows[0][0]) if rows else 0
 
 
 def read_table_size(store: SqliteStore) -> int | None:
@@ -130,20 +132,20 @@ def _read_removal_meta(store: SqliteStore) -> Mapping[str, str]:
 def _count_mirror_removals(
     store: SqliteStore, measure: RemovalUnit, span: Mapping[str, int], contents: Mapping[str, int], samples: int
 ) -> RemovalCount:
-    fewer = {
+    differences = {
         str(key): contents.get(str(key), 0) - int(rows) for key, rows in store.fetch_rows(READ_CHANGED_CONTENTS, span)
     }
-    shrunk = {key: rows for key, rows in fewer.items() if rows > 0}
-    return RemovalCount(measure.noun, sum(shrunk.values()), sum(contents.values()), list(shrunk)[:samples])
+    removals = {key: rows for key, rows in differences.items() if rows > 0}
+    return RemovalCount(measure.noun, sum(removals.values()), sum(contents.values()), list(removals)[:samples])
 
 
 def _count_on_api(
     store: SqliteStore, measure: RemovalUnit, watermark: int, size: Callable[[], int | None]
 ) -> int | None:
     """Return how many the API has: the table's size, plus unsent deletes, minus unsent inserts."""
-    now = size()
-    if now is None:
+    table_size = size()
+    if table_size is None:
         return None
     statement = ROW_DIFFERENCE if measure.counts_shrinkage else KEY_DIFFERENCE
-    gone, unsent = store.fetch_rows(statement, {"watermark": watermark})[0]
-    return max(now + int(gone) - int(unsent), 0)
+    deletes, inserts = store.fetch_rows(statement, {"watermark": watermark})[0]
+    return max(table_size + int(deletes) - int(inserts), 0)

@@ -102,9 +102,9 @@ def settle_batch(
         result = result._replace(outcomes=_worst_for_all(result.outcomes))
     settlement = _Settlement(queue, result, attempt, wait, counter or UnitCounter(queue))
     with queue.store.write_transaction():
-        delivered = settlement.settle_delivered_units(batch)
+        delivered_ids = settlement.settle_delivered_units(batch)
         for unit in batch.units:
-            if unit.id not in delivered:
+            if unit.id not in delivered_ids:
                 settlement.settle_unit(unit)
         settlement.store_records()
         add_counts(queue, attempt.run_id, settlement.result.counts)
@@ -114,8 +114,8 @@ def settle_batch(
 
 def _worst_for_all(outcomes: Outcomes) -> Outcomes:
     """Return the worst outcome for every row: a mirror succeeds or fails as a whole."""
-    worst = max(outcomes.values(), key=lambda outcome: _SEVERITY[outcome.verdict], default=DELIVERED_OUTCOME)
-    return dict.fromkeys((*outcomes, NO_ROW_KEY), worst)
+    worst_outcome = max(outcomes.values(), key=lambda outcome: _SEVERITY[outcome.verdict], default=DELIVERED_OUTCOME)
+    return dict.fromkeys((*outcomes, NO_ROW_KEY), worst_outcome)
 
 
 class _UnitStatus(NamedTuple):
@@ -152,16 +152,16 @@ class _Settlement:
         by_version: dict[int, list[int]] = {}
         for unit in units:
             by_version.setdefault(unit.version, []).append(unit.id)
-        gone = [
+        deleted_counts = [
             self._queue.store.execute(DELETE_DELIVERED, (version, orjson.dumps(ids).decode()))
             for version, ids in by_version.items()
         ]
-        has_newer = sum(gone) < len(units)
+        has_newer = sum(deleted_counts) < len(units)
         for unit in units:
             if has_newer:
                 # some units have a newer change, which continues from what the API has now
-                known = unit.key_state.if_delivered(self._queue.unit_kind)
-                self._continue_with_newer_change(unit, known, UnitOutcome.SUCCEEDED)
+                key_state = unit.key_state.if_delivered(self._queue.unit_kind)
+                self._continue_with_newer_change(unit, key_state, UnitOutcome.SUCCEEDED)
             else:
                 self._count_unit(unit, UnitOutcome.SUCCEEDED)
             self._add_records(unit)
@@ -171,25 +171,25 @@ class _Settlement:
         return {unit.id for unit in units}
 
     def _delivered_units(self, batch: Batch) -> Sequence[BatchUnit]:
-        missed = {
+        undelivered_keys = {
             key
             for key, outcome in self._outcomes.items()
             if outcome is not DELIVERED_OUTCOME and not outcome.is_delivered
         }
-        if not missed:
+        if not undelivered_keys:
             return batch.units
-        return [unit for unit in batch.units if missed.isdisjoint(unit.result_keys)]
+        return [unit for unit in batch.units if undelivered_keys.isdisjoint(unit.result_keys)]
 
     def settle_unit(self, unit: BatchUnit) -> None:
         """Settle one unit whose rows didn't all arrive."""
-        fates = {row.result_key: self._send_result(self._outcomes[row.result_key]) for row in unit.sent_rows}
-        known = state_after(unit.key_state, unit.sent_rows, fates, self._queue.unit_kind)
+        results = {row.result_key: self._send_result(self._outcomes[row.result_key]) for row in unit.sent_rows}
+        key_state = state_after(unit.key_state, unit.sent_rows, results, self._queue.unit_kind)
         if any(self._outcomes[key].verdict is Verdict.ERROR for key in unit.result_keys):
-            self._settle_failed_unit(unit, known)
+            self._settle_failed_unit(unit, key_state)
             return
         end = UnitOutcome.REJECTED if self._is_rejected(unit) else UnitOutcome.SUCCEEDED
-        counted = self._mark_dead(unit, known, end, attempts=0)
-        self._add_records(unit, counted)
+        counts = self._mark_dead(unit, key_state, end, attempts=0)
+        self._add_records(unit, counts)
 
     def _is_rejected(self, unit: BatchUnit) -> bool:
         """Return whether a row was rejected; of an update's pair only the postimage counts."""
@@ -224,9 +224,9 @@ class _Settlement:
             wait = self._wait_seconds(attempts + 1)
             self._update_unit(unit, known, _UnitStatus("waiting", attempts + 1, outages, message, wait=wait))
         else:
-            counted = self._mark_dead(unit, known, UnitOutcome.REJECTED, attempts=attempts + 1)
-            self.result.exhausted_units += counted.total()
-            self._add_records(unit, counted, gave_up_after=attempts + 1)
+            counts = self._mark_dead(unit, known, UnitOutcome.REJECTED, attempts=attempts + 1)
+            self.result.exhausted_units += counts.total()
+            self._add_records(unit, counts, gave_up_after=attempts + 1)
 
     def _mark_dead(self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, attempts: int) -> Counts:
         """Make the unit a dead letter, unless the key has a newer change or nothing to send.
@@ -249,23 +249,23 @@ class _Settlement:
 
         Return what the unit counts as. It counts as ended only if nothing is left to send.
         """
-        found = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))
-        if not found:  # it was delivered, and no newer change came
+        rows = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))
+        if not rows:  # it was delivered, and no newer change came
             return self._count_unit(unit, end)
-        desired = load_row_set(str(found[0][1]))
-        newest = known._replace(desired=desired)
-        if not self._weight(newest):
+        desired = load_row_set(str(rows[0][1]))
+        new_state = known._replace(desired=desired)
+        if not self._weight(new_state):
             self._queue.store.execute(DELETE_UNIT, (unit.id,))
             return self._count_unit(unit, end, desired=desired, gave_up_after=gave_up_after)
         self._counter.count_later(self._counted_unit(unit, desired), end)
-        self._update_unit(unit, newest, _UnitStatus("pending"))
+        self._update_unit(unit, new_state, _UnitStatus("pending"))
         return NO_COUNTS
 
     def _counted_unit(self, unit: BatchUnit, desired: RowSet | None = None) -> CountedUnit:
         """Return the unit for the counter; `desired` has the newest rows if they differ from the sent ones."""
         if self._queue.unit_kind is UnitKind.MIRROR:
-            has = len(unit.sent_rows if desired is None else desired)
-            return CountedUnit(unit.id, unit.partition, read_content_size(self._queue.store, unit.key), has)
+            row_count = len(unit.sent_rows if desired is None else desired)
+            return CountedUnit(unit.id, unit.partition, read_content_size(self._queue.store, unit.key), row_count)
         has_desired_rows = unit.has_desired_rows if desired is None else bool(desired)
         return CountedUnit(unit.id, unit.partition, bool(unit.acknowledged) or not has_desired_rows, has_desired_rows)
 
@@ -283,8 +283,8 @@ class _Settlement:
             elif end is UnitOutcome.FAILED:
                 message = self._message(unit, Verdict.ERROR)
                 self.result.failures.append(UnitMessage(self._unit_name(unit), message, units))
-            elif end is UnitOutcome.SUCCEEDED and self._has_warnings and (said := self._message(unit, Verdict.WARN)):
-                self.result.warnings.append(UnitMessage(self._unit_name(unit), said, units))
+            elif end is UnitOutcome.SUCCEEDED and self._has_warnings and (warning := self._message(unit, Verdict.WARN)):
+                self.result.warnings.append(UnitMessage(self._unit_name(unit), warning, units))
         return counts
 
     def _unit_name(self, unit: BatchUnit) -> str:
@@ -327,20 +327,20 @@ class _Settlement:
             is_context=unit.is_context,
             has_desired_rows=lambda: unit.has_desired_rows,
         )
-        for sent in unit.sent_rows:
-            outcome = self._outcomes[sent.result_key]
-            change_type = sent.change_type
+        for sent_row in unit.sent_rows:
+            outcome = self._outcomes[sent_row.result_key]
+            change_type = sent_row.change_type
             if change_type is ChangeType.UPDATE_PREIMAGE:
                 continue
             is_context = change_type in context
             if outcome.is_delivered:
                 if not is_context:
-                    self._add_record(STATUS_SUCCEEDED, unit, sent, outcome.message)
+                    self._add_record(STATUS_SUCCEEDED, unit, sent_row, outcome.message)
             elif not (is_context and self._has_undelivered_rows(unit, context)):
-                gave_up = gave_up_after and outcome.verdict is Verdict.ERROR
-                message = _format_gave_up(outcome.message, gave_up_after) if gave_up else outcome.message
+                has_given_up = gave_up_after and outcome.verdict is Verdict.ERROR
+                message = _format_gave_up(outcome.message, gave_up_after) if has_given_up else outcome.message
                 is_deleted = not is_context or bool(counted[UnitOperation.DELETE])
-                self._add_record(STATUS_REJECTED, unit, sent, message, is_deleted=is_deleted)
+                self._add_record(STATUS_REJECTED, unit, sent_row, message, is_deleted=is_deleted)
 
     def _has_undelivered_rows(self, unit: BatchUnit, context: Collection[ChangeType]) -> bool:
         """Return whether a row that isn't context didn't arrive: the record of that row reports the unit's outcome."""
@@ -356,9 +356,9 @@ class _Settlement:
         key = unit.belongs_to
         if key is None:
             key = str(rowid) if self._queue.is_whole_table else unit.key
-        settled = SettledRow(key, rowid, change_type, unit.version, status, message or None, layout, payload)
+        settled_row = SettledRow(key, rowid, change_type, unit.version, status, message or None, layout, payload)
         is_delete = is_deleted and change_type is ChangeType.DELETE
-        (self._delete_records if is_delete else self._update_records).append(settled)
+        (self._delete_records if is_delete else self._update_records).append(settled_row)
 
     def store_records(self) -> None:
         for kind, rows in ((RECORDS_UPDATED, self._update_records), (RECORDS_DELETED, self._delete_records)):

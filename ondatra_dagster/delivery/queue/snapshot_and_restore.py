@@ -135,12 +135,12 @@ def _snapshot_units(queue: Queue) -> Iterator[SnapshotUnit]:
     jobs, maybe_sent = dump_jobs(queue), _maybe_sent_by_crashed_runs(queue)
     units = 0
     for unit, *fields in queue.store.iterate_rows(READ_UNITS):
-        left = SnapshotUnit._make(fields[: len(SnapshotUnit._fields)])
+        snapshot_unit = SnapshotUnit._make(fields[: len(SnapshotUnit._fields)])
         check_unit_digest(queue.store, unit, fields[-len(UNIT_COLUMNS) :], fields[len(SnapshotUnit._fields)])
-        if left.state not in UNIT_STATES:
+        if snapshot_unit.state not in UNIT_STATES:
             raise queue.store.damage_error(f"the state of unit {unit} isn't as it was written")
         units += 1
-        yield left._replace(job_ref=jobs.get(unit), maybe_sent=maybe_sent.get(unit, left.maybe_sent))
+        yield snapshot_unit._replace(job_ref=jobs.get(unit), maybe_sent=maybe_sent.get(unit, snapshot_unit.maybe_sent))
     if queue.store.fetch_rows(COUNT_UNITS) != [(units,)]:
         raise queue.store.damage_error("its units and their index disagree")
 
@@ -164,7 +164,7 @@ def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recor
     After a crash before end_restore(), call it again: the outcomes in the records, up to the run
     `recorded_upto`, are only in memory.
     """
-    in_jobs: list[tuple[str, str]] = []
+    jobs: list[tuple[str, str]] = []
     # in one transaction: a queue with the snapshot's watermark but without its units would have nothing to do
     with queue.store.write_transaction():
         _delete_units(queue)
@@ -182,8 +182,8 @@ def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recor
             if name in snapshot.queue_metadata:
                 queue.write_meta(name, snapshot.queue_metadata[name])
         queue.reload_layouts()
-        queue.store.execute_many(ADD_UNIT, (_unit_values(queue, unit, now, in_jobs) for unit in snapshot.units))
-        restore_jobs(queue, in_jobs)
+        queue.store.execute_many(ADD_UNIT, (_unit_values(queue, unit, now, jobs) for unit in snapshot.units))
+        restore_jobs(queue, jobs)
 
 
 def clear_queue(queue: Queue) -> None:
@@ -218,9 +218,9 @@ def read_restore_upto(queue: Queue) -> str | None:
 
 def end_restore(queue: Queue) -> None:
     """End the restore: the queue has the content of the snapshot and the records. The caller has the transaction."""
-    newest = queue.read_meta(RESTORE_UPTO)
-    if newest is not None:
-        queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest))
+    newest_run = queue.read_meta(RESTORE_UPTO)
+    if newest_run is not None:
+        queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest_run))
         queue.delete_meta(RESTORE_UPTO)
 
 
@@ -233,10 +233,10 @@ def _unit_values(
     # only jobs continue: units of other batches are pending again
     state = "pending" if unit.state == "claimed" and not unit.job_ref else unit.state
     died_at = now if state == "dead" else None
-    rows, place = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
-    values = (unit.key, unit.belongs_to, unit.is_context, unit.version, acknowledged, maybe_sent, desired, rows, place)
-    tries = (state, now, unit.attempts, unit.due_at, unit.set_at, unit.message, died_at)
-    return (*values, *tries, unit.key_renewals, unit_digest((*values, unit.key_renewals)))
+    rows, phase = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
+    values = (unit.key, unit.belongs_to, unit.is_context, unit.version, acknowledged, maybe_sent, desired, rows, phase)
+    attempt_values = (state, now, unit.attempts, unit.due_at, unit.set_at, unit.message, died_at)
+    return (*values, *attempt_values, unit.key_renewals, unit_digest((*values, unit.key_renewals)))
 
 
 def mark_all_maybe_sent(queue: Queue) -> None:
@@ -244,9 +244,9 @@ def mark_all_maybe_sent(queue: Queue) -> None:
 
     Units with nothing to send, which records may leave, are deleted.
     """
-    last = 0
-    while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last, CHUNK_KEYS)):
-        last = int(units[-1][0])
+    last_id = 0
+    while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last_id, CHUNK_KEYS)):
+        last_id = int(units[-1][0])
         with queue.store.write_transaction():
             queue.store.execute_many(MARK_MAYBE_SENT, [_maybe_sent_values(queue, *unit) for unit in units])
     queue.store.execute(DELETE_EMPTY_UNITS)
@@ -255,6 +255,6 @@ def mark_all_maybe_sent(queue: Queue) -> None:
 def _maybe_sent_values(
     queue: Queue, unit: int, acknowledged: str, maybe_sent: str | None, desired: str
 ) -> tuple[str | int | None, ...]:
-    known = KeyState.load(acknowledged, desired, maybe_sent)
-    known = known.if_unknown(find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
-    return known.dump_maybe_sent(), known.count_rows(queue.unit_kind, queue.layouts), unit
+    key_state = KeyState.load(acknowledged, desired, maybe_sent)
+    key_state = key_state.if_unknown(find_rows_to_send(key_state, queue.unit_kind, queue.layouts), queue.unit_kind)
+    return key_state.dump_maybe_sent(), key_state.count_rows(queue.unit_kind, queue.layouts), unit

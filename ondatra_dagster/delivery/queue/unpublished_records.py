@@ -51,10 +51,10 @@ class PushAttempt:
 
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
     """Store rows that ended until they are published; the caller has the transaction."""
-    for begin in range(0, len(rows), PACK_ROWS):
-        part = rows[begin : begin + PACK_ROWS]
-        text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
-        values = (attempt.run_id, kind, len(part), attempt.started_at, attempt.ended_at, text)
+    for start in range(0, len(rows), PACK_ROWS):
+        chunk = rows[start : start + PACK_ROWS]
+        text = orjson.dumps([tuple(row) for row in chunk])  # orjson refuses named tuples
+        values = (attempt.run_id, kind, len(chunk), attempt.started_at, attempt.ended_at, text)
         queue.store.execute(ADD_PACK, values)
 
 
@@ -141,39 +141,39 @@ def end_run(queue: Queue, run_id: str) -> None:
 
 def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
     """Return how many files of each type the run has begun to write."""
-    begun: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
-    return begun
+    file_counts: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
+    return file_counts
 
 
 def count_unassigned_rows(queue: Queue, run_id: str) -> list[UnassignedRows]:
     _check_no_stray_packs(queue)
-    found = queue.store.fetch_rows(COUNT_UNASSIGNED_ROWS, (run_id,))
-    return [UnassignedRows(str(kind), int(rows), float(oldest)) for kind, rows, oldest in found]
+    groups = queue.store.fetch_rows(COUNT_UNASSIGNED_ROWS, (run_id,))
+    return [UnassignedRows(str(kind), int(rows), float(oldest_time)) for kind, rows, oldest_time in groups]
 
 
 def _check_no_stray_packs(queue: Queue) -> None:
-    ((strays,),) = queue.store.fetch_rows(COUNT_STRAY_PACKS, (RECORD_TYPES,))
-    if strays:
-        raise queue.store.damage_error(f"{strays} packs of settled rows belong to no run or no type")
+    ((stray_count,),) = queue.store.fetch_rows(COUNT_STRAY_PACKS, (RECORD_TYPES,))
+    if stray_count:
+        raise queue.store.damage_error(f"{stray_count} packs of settled rows belong to no run or no type")
 
 
 def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RecordFile | None:
     """Assign the oldest unassigned rows of a type to a new file and return it; None when there are none."""
     with queue.store.write_transaction():
-        last = None
+        last_blob = None
         rows = 0
         for blob, count in queue.store.fetch_rows(READ_UNASSIGNED_PACKS, (run_id, kind)):
-            last = blob
+            last_blob = blob
             rows += int(count)
             if rows >= at_most:
                 break
-        if last is None:
+        if last_blob is None:
             return None
         files = count_started_files(queue, run_id)
         number = files.get(kind, 0)
         files[kind] = number + 1
         queue.store.execute(WRITE_FILES, (orjson.dumps(files).decode(), run_id))
-        queue.store.execute(ASSIGN_TO_FILE, (number, run_id, kind, last))
+        queue.store.execute(ASSIGN_TO_FILE, (number, run_id, kind, last_blob))
         return RecordFile(run_id, kind, number)
 
 
@@ -188,8 +188,8 @@ def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
 
 def read_file_rows(queue: Queue, file: RecordFile) -> Iterator[tuple[float, float, SettledRow]]:
     """Yield a file's rows, each with the start and the end of its batch."""
-    for started_at, ended_at, *kept in queue.store.iterate_rows(READ_FILE_PACKS, file):
-        for row in read_pack(queue.store, kept):
+    for started_at, ended_at, *pack in queue.store.iterate_rows(READ_FILE_PACKS, file):
+        for row in read_pack(queue.store, pack):
             yield float(started_at), float(ended_at), row
 
 
@@ -224,10 +224,10 @@ def read_unpublished_rows(
     store: SqliteStore, run_id: str, kind: str, published: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
     """Yield the rows of a type that aren't in these files, newest first, each with the times of its batch."""
-    for started_at, ended_at, *kept in store.iterate_rows(
+    for started_at, ended_at, *pack in store.iterate_rows(
         READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published)
     ):
-        for row in reversed(list(read_pack(store, kept))):
+        for row in reversed(list(read_pack(store, pack))):
             yield float(started_at), float(ended_at), row
 
 

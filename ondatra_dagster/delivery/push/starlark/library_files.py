@@ -54,9 +54,9 @@ def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], abov
     except starlark.StarlarkError as error:
         raise to_project_error(error, name) from error
     loads = {PRELUDE: PRELUDE}
-    for wanted in [each.module_id for each in tree.loads() if each.module_id != PRELUDE]:
-        found = _resolve_load(lib, wanted, _find_load_line(wanted, name, text), (*above, name))
-        loads[wanted] = _collect_files(lib, found, files, (*above, name))
+    for module_id in [load.module_id for load in tree.loads() if load.module_id != PRELUDE]:
+        file_name = _resolve_load(lib, module_id, _find_load_line(module_id, name, text), (*above, name))
+        loads[module_id] = _collect_files(lib, file_name, files, (*above, name))
     files[name] = LibraryFile(name, text, tree, loads)
     return name
 
@@ -66,9 +66,9 @@ def _find_load_line(wanted: str, name: str, text: str) -> FileLine:
     with contextlib.suppress(SyntaxError):  # an escape that Python doesn't have
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
-                first = node.args[0]
-                if isinstance(first, ast.Constant) and first.value == wanted:
-                    return FileLine(name, first.lineno)
+                first_argument = node.args[0]
+                if isinstance(first_argument, ast.Constant) and first_argument.value == wanted:
+                    return FileLine(name, first_argument.lineno)
     return FileLine(name, next((number for number, line in enumerate(text.split("\n"), 1) if "load(" in line), 1))
 
 
@@ -106,13 +106,13 @@ def find_undefined_names(files: Sequence[LibraryFile]) -> Iterator[Problem]:
     texts = {file.name: file.text for file in files}
     for file in files:
         for load in file.tree.loads():
-            loaded = texts.get(file.loads[load.module_id])
-            known = exported_names(loaded) if loaded is not None else None
+            library_text = texts.get(file.loads[load.module_id])
+            defined_names = exported_names(library_text) if library_text is not None else None
             for name in load.symbols.values():
-                if known is not None and name not in known:
-                    remedy = suggest_correction(name, known, plural="names there")
-                    what = f"{load.module_id!r} has no {name!r} to load"
-                    yield _find_load_line(load.module_id, file.name, file.text).to_problem(what, remedy)
+                if defined_names is not None and name not in defined_names:
+                    remedy = suggest_correction(name, defined_names, plural="names there")
+                    problem = f"{load.module_id!r} has no {name!r} to load"
+                    yield _find_load_line(load.module_id, file.name, file.text).to_problem(problem, remedy)
         yield from _find_undefined_name(file)
 
 
@@ -121,6 +121,6 @@ def _find_undefined_name(file: LibraryFile) -> Iterator[Problem]:
         evaluate_until_load(parse_file(file.name, _NAMES_ONLY_LINE + file.text))
     except starlark.StarlarkError as error:
         fault = StarlarkFault.parse_error(str(error), {file.name})
-        if found := _UNDEFINED_NAME.match(fault.message):
-            what, remedy = f"nothing is called {found[1]!r} here", "define it, or load it from a file of lib/"
-            yield FileLine(file.name, fault.line).to_problem(what, remedy)
+        if match := _UNDEFINED_NAME.match(fault.message):
+            problem, remedy = f"nothing is called {match[1]!r} here", "define it, or load it from a file of lib/"
+            yield FileLine(file.name, fault.line).to_problem(problem, remedy)

@@ -39,15 +39,17 @@ def find_decimal_paths(type_name: str) -> Json:
     """
     if type_name.startswith("decimal"):
         return NUMBER_PATH
-    outer, _, inner = type_name.removesuffix(">").partition("<")
-    if outer == "array":
-        return _each_path(find_decimal_paths(inner))
-    if outer == "map":
-        return _each_path(find_decimal_paths(list(_split_types(inner))[-1]))
-    if outer == "struct":
-        fields = [part.partition(":") for part in _split_types(inner)]
-        found: Json = {name: places for name, _, of in fields if (places := find_decimal_paths(of))}
-        return ["fields", found] if found else None
+    outer_type, _, inner_types = type_name.removesuffix(">").partition("<")
+    if outer_type == "array":
+        return _each_path(find_decimal_paths(inner_types))
+    if outer_type == "map":
+        return _each_path(find_decimal_paths(list(_split_types(inner_types))[-1]))
+    if outer_type == "struct":
+        fields = [field_text.partition(":") for field_text in _split_types(inner_types)]
+        paths_by_field: Json = {
+            name: paths for name, _, field_type in fields if (paths := find_decimal_paths(field_type))
+        }
+        return ["fields", paths_by_field] if paths_by_field else None
     return None
 
 
@@ -57,13 +59,13 @@ def _each_path(places: Json) -> Json:
 
 def _split_types(inner: str) -> Iterator[str]:
     """Yield the texts between the commas that are outside of brackets."""
-    depth = begin = 0
-    for at, character in enumerate(inner):
+    depth = start = 0
+    for position, character in enumerate(inner):
         depth += (character in "<(") - (character in ">)")
         if character == "," and depth == 0:
-            yield inner[begin:at]
-            begin = at + 1
-    yield inner[begin:]
+            yield inner[start:position]
+            start = position + 1
+    yield inner[start:]
 
 
 # Python can call the functions of a module only by their names in it
@@ -119,17 +121,17 @@ class PushLibrary:
         PushContractError with place and cause.
         """
         call = PushCall(self.config, http, batch_number=context.batch_number, clock=context.clock, sleep=context.sleep)
-        wanted = self._source.function_parameters[function]
-        known = {**self._call_arguments(context), **own_arguments}
-        given = {name: value for name, value in known.items() if name in wanted}
+        parameters = self._source.function_parameters[function]
+        known_arguments = {**self._call_arguments(context), **own_arguments}
+        function_arguments = {name: value for name, value in known_arguments.items() if name in parameters}
         decimals = self._decimal_paths(context.columns)
         options = starlark.EvalOptions(check_cancelled=call.check_time_limit)
         token = current_call.set(call)
         try:
-            arguments = (batch_text, given, decimals, "rows" in wanted)
-            returned: Any = self._caller.call_with(options, f"call_{function}", *arguments).value
-            statuses, other = returned
-            return other if statuses is None else orjson.loads(statuses)
+            arguments = (batch_text, function_arguments, decimals, "rows" in parameters)
+            result: Any = self._caller.call_with(options, f"call_{function}", *arguments).value
+            statuses, plain_result = result
+            return plain_result if statuses is None else orjson.loads(statuses)
         except BaseException as error:
             if not is_starlark_error(error):
                 raise
@@ -151,21 +153,21 @@ class PushLibrary:
     def _decimal_paths(self, columns: Sequence[Column]) -> Mapping[str, Json]:
         if self.config.push.decimals == "string":
             return {}
-        return {column.name: places for column in columns if (places := find_decimal_paths(column.type))}
+        return {column.name: paths for column in columns if (paths := find_decimal_paths(column.type))}
 
     def _contract_error(self, function: str, said: str, call: PushCall) -> PushContractError:
         fault = StarlarkFault.parse_error(said, self._files)
-        what = fault.message
+        message = fault.message
         if call.is_over_time_limit:
             limit = self.config.push.time_limit_seconds
-            what = f"{function}() computed longer than its time_limit of {limit:g} s and was ended"
+            message = f"{function}() computed longer than its time_limit of {limit:g} s and was ended"
         file, line = (fault.file, fault.line) if fault.file else (self.config.file, self._line_of(function))
-        return PushContractError(truncate_message(call.http.redactor.redact(f"{file}:{line}: {what}")))
+        return PushContractError(truncate_message(call.http.redactor.redact(f"{file}:{line}: {message}")))
 
     def _line_of(self, function: str) -> int:
         """Return the line where a function begins, for errors in its result."""
-        before, found, _ = f"\n{self._source.text}".rpartition(f"\ndef {function}(")
-        return before.count("\n") + 1 if found else 1
+        text_before, separator, _ = f"\n{self._source.text}".rpartition(f"\ndef {function}(")
+        return text_before.count("\n") + 1 if separator else 1
 
 
 def load_library(path: Path) -> PushLibrary:
@@ -175,9 +177,9 @@ def load_library(path: Path) -> PushLibrary:
         raise ProjectError(problems)
     modules = {PRELUDE: load_prelude()}
     for file in list_library_files(path):
-        needed = {wanted: modules[name] for wanted, name in file.loads.items()}
+        loaded_modules = {module_id: modules[name] for module_id, name in file.loads.items()}
         try:
-            modules[file.name] = evaluate_file(file.tree, needed)
+            modules[file.name] = evaluate_file(file.tree, loaded_modules)
         except BaseException as error:
             if not is_starlark_error(error):
                 raise

@@ -93,15 +93,15 @@ class StarlarkFault(NamedTuple):
     @classmethod
     def parse_error(cls, text: str, files: Set[str]) -> Self:
         """Return the place in these files, and the message, of the error in a text from Starlark."""
-        found = _ERROR_PATTERN.search(text)
-        what = found[1] if found else text
+        match = _ERROR_PATTERN.search(text)
+        message = match[1] if match else text
         for prefix in ("fail: ", "WrongUseError: "):
-            what = what.removeprefix(prefix)
-        places = [(file, int(line)) for file, line in _FRAME_PATTERN.findall(text)]
-        if found and found[2]:
-            places.append((found[2], int(found[3])))
-        file, line = next((place for place in reversed(places) if place[0] in files), ("", 2))
-        return cls(file, max(line - 1, 1), what.strip())
+            message = message.removeprefix(prefix)
+        file_lines = [(file, int(line)) for file, line in _FRAME_PATTERN.findall(text)]
+        if match and match[2]:
+            file_lines.append((match[2], int(match[3])))
+        file, line = next((file_line for file_line in reversed(file_lines) if file_line[0] in files), ("", 2))
+        return cls(file, max(line - 1, 1), message.strip())
 
 
 def is_starlark_error(error: BaseException) -> bool:
@@ -114,5 +114,5 @@ def is_starlark_error(error: BaseException) -> bool:
 def to_project_error(error: BaseException, name: str) -> ProjectError:
     """Return the error of a file that can't be parsed, or whose top level fails."""
     fault = StarlarkFault.parse_error(str(error), {name})
-    what = fault.message.removeprefix("Parse error: ")
-    return FileLine(name, fault.line).to_error(what, f"{docs_command('push-functions')} says what Starlark has")
+    message = fault.message.removeprefix("Parse error: ")
+    return FileLine(name, fault.line).to_error(message, f"{docs_command('push-functions')} says what Starlark has")

@@ -157,8 +157,8 @@ class PushCall:
         began_at = self._clock()
         answer = self.http.send_call(HttpCall(method, str(url), *fields))
         self._ends_at += self._clock() - began_at  # waiting for an API isn't computing
-        how, value = _decode_json(answer.text)
-        return answer.status_for_push, answer.text, how, value, answer.headers
+        decoding, value = _decode_json(answer.text)
+        return answer.status_for_push, answer.text, decoding, value, answer.headers
 
     def sleep(self, seconds: object) -> None:
         """Wait; this counts as computing, so that no sleep goes past the time limit."""
@@ -204,9 +204,9 @@ def _is_deeper(value: Json, levels: int) -> bool:
     for _ in range(levels + 1):
         level = [
             member
-            for each in level
-            if isinstance(each, list | dict)
-            for member in (each.values() if isinstance(each, dict) else each)
+            for item in level
+            if isinstance(item, list | dict)
+            for member in (item.values() if isinstance(item, dict) else item)
         ]
     return bool(level)
 
@@ -234,14 +234,14 @@ current_call: ContextVar[PushCall | None] = ContextVar("push_call", default=None
 
 def host_functions() -> Mapping[str, Callable[..., Any]]:
     """Return the functions for builtin_objects.star; those of a call use the push() call that runs in this thread."""
-    of_a_call: Mapping[str, Callable[..., Any]] = {
+    call_functions: Mapping[str, Callable[..., Any]] = {
         "host_http": PushCall.call_http,
         "host_sleep": PushCall.sleep,
         "host_env": PushCall.env,
         "host_print": PushCall.print,
     }
     words = {name: _capture_error(function) for name, function in PURE_FUNCTIONS.items()}
-    return words | {name: _capture_error(function, needs_call=True) for name, function in of_a_call.items()}
+    return words | {name: _capture_error(function, needs_call=True) for name, function in call_functions.items()}
 
 
 def _require_call() -> PushCall:
