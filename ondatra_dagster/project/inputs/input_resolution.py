@@ -85,12 +85,12 @@ def _build_file_input(file_format: str, path: str, options: OptionPairs) -> File
 
 def _check_mode(options: OptionPairs) -> None:
     """Raise UnknownInputError for a mode that Spark would replace by PERMISSIVE, and a column that no mode fills."""
-    written = option_value(options, MODE_OPTION)
+    mode_text = option_value(options, MODE_OPTION)
     try:
         mode = read_parse_mode(options)
     except ValueError:
         raise UnknownInputError(
-            f"{written!r} is not a mode", f"write one of {', '.join(map(str, ParseMode))}"
+            f"{mode_text!r} is not a mode", f"write one of {', '.join(map(str, ParseMode))}"
         ) from None
     if option_value(options, CORRUPT_COLUMN_OPTION) is not None and mode is not ParseMode.PERMISSIVE:
         raise UnknownInputError(
