@@ -251,8 +251,8 @@ def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collectio
         return None
     name, arguments = reading.single_value("sink", ("", ()))
     if name not in sinks:
-        known = suggest_correction(name, sinks, plural="sinks")
-        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", known)
+        suggestion = suggest_correction(name, sinks, plural="sinks")
+        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", suggestion)
     return ModelSink(
         name=name,
         arguments=arguments,

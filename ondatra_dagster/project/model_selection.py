@@ -37,7 +37,7 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 def select_models(project: Project, selections: Iterable[str]) -> set[str]:
     """Return the ids of all selected models; raise SelectionError for an invalid selection."""
-    return {id_ for written in selections for id_ in _SelectionParser(written, project).parse_selection()}
+    return {id_ for selection in selections for id_ in _SelectionParser(selection, project).parse_selection()}
 
 
 class _SelectionParser:

@@ -98,8 +98,8 @@ def _translate_object(call: JsonCall) -> Iterator[TextEdit]:
         yield call.replace_token(call.opening_index, "(named_struct(")
         yield call.replace_token(call.closing_index, f"), {TO_JSON_OPTIONS})")
         return
-    wraps, between = _wrap_members(call, names, contents, is_plain)
-    yield from _concatenate(call, "{", between, wraps, "}")
+    wraps, separators = _wrap_members(call, names, contents, is_plain)
+    yield from _concatenate(call, "{", separators, wraps, "}")
 
 
 def _wrap_members(
@@ -107,16 +107,16 @@ def _wrap_members(
 ) -> tuple[list[TextWrap], list[str | None]]:
     """Return the texts around each name and value, and between them. Consecutive plain members share one to_json."""
     wraps: list[TextWrap] = []
-    between: list[str | None] = []
+    separators: list[str | None] = []
     for place, (name, value) in enumerate(zip(names, contents, strict=True)):
-        went_on = is_plain[place] and is_plain[max(place - 1, 0) : place] == [True]
-        goes_on = is_plain[place] and is_plain[place + 1 : place + 2] == [True]
+        continues_last = is_plain[place] and is_plain[max(place - 1, 0) : place] == [True]
+        continues_next = is_plain[place] and is_plain[place + 1 : place + 2] == [True]
         if is_plain[place]:
-            wraps += _wrap_plain_member(is_first=not went_on, is_last=not goes_on)
+            wraps += _wrap_plain_member(is_first=not continues_last, is_last=not continues_next)
         else:
             wraps += [_wrap_name(call, name), _wrap_value(call, value)]
-        between += [None if is_plain[place] else ":", None if goes_on else ","]
-    return wraps, between
+        separators += [None if is_plain[place] else ":", None if continues_next else ","]
+    return wraps, separators
 
 
 def _wrap_plain_member(*, is_first: bool, is_last: bool) -> tuple[TextWrap, TextWrap]:
@@ -142,9 +142,9 @@ def _concatenate(
         return
     yield call.replace_token(call.opening_index, f"('{first}', {wraps[0].before}")
     commas = _argument_commas(call)
-    for comma, text, one, other in zip(commas, between, wraps, wraps[1:], strict=False):
-        sign = "" if text is None else f"'{text}', "
-        yield call.replace_token(comma, f"{one.after}, {sign}{other.before}")
+    for comma, text, left, right in zip(commas, between, wraps, wraps[1:], strict=False):
+        separator = "" if text is None else f"'{text}', "
+        yield call.replace_token(comma, f"{left.after}, {separator}{right.before}")
     yield call.replace_token(call.closing_index, f"{wraps[-1].after}, '{last}')")
     for wrap in wraps:
         if wrap.replaced_token is not None:
@@ -161,9 +161,9 @@ def _wrap_name(call: JsonCall, word: int | None) -> TextWrap:
     """Return the texts that make a name JSON. A name that is not a literal may be null; then Spark raises an error."""
     if word is not None:
         token = call.tokens[word]
-        plain = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
-        if plain:
-            return TextWrap("", "", word, f"'{json.dumps(plain[1], ensure_ascii=False)}'")
+        plain_text = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
+        if plain_text:
+            return TextWrap("", "", word, f"'{json.dumps(plain_text[1], ensure_ascii=False)}'")
     null = "raise_error('json_object() has a name that is null; give it a text')"
     return TextWrap("regexp_extract(to_json(array(coalesce(CAST(", f" AS STRING), {null}))), {STRIP_BRACKETS}")
 
@@ -174,8 +174,8 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
     yield call.replace_token(
         call.name_index, "concat('[', array_join(array_sort(" if is_json else "to_json(array_sort("
     )
-    distinct = "DISTINCT " if is_distinct else ""
-    yield call.replace_token(call.opening_index, f"collect_list({distinct}named_struct('v', ")
+    distinct_word = "DISTINCT " if is_distinct else ""
+    yield call.replace_token(call.opening_index, f"collect_list({distinct_word}named_struct('v', ")
     if is_distinct:
         yield call.replace_token(call.opening_index + 1, "")
     yield from _translate_sort_keys(call, order)
@@ -270,8 +270,8 @@ def _refuse_odd_values(
     if any(isinstance(value, NON_VALUE_NODES) or value.is_star for value in values):
         raise call.call_error("takes values only", example)
     # the parser drops words: a comma before the first argument, `as` alone, the comma of `values, 'b'`
-    written = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
-    if written != max(len(values), len(order)):
+    argument_count = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
+    if argument_count != max(len(values), len(order)):
         raise call.call_error("can't be read", example)
 
 
