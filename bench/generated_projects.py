@@ -45,10 +45,10 @@ def write_tables(root: Path) -> None:
     workspace = load_workspace(root)
     for model in workspace.project.models.values():
         inputs = read_input_versions(model.inputs, workspace.settings, workspace.plan_inputs().tables)
-        note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="bench", rows=0)
+        metadata = CommitMetadata(definition=model.definition, inputs=inputs, run_id="bench", rows=0)
         schema = orjson.dumps({"type": "struct", "fields": []}).decode()
         actions = (
-            {"commitInfo": {"userMetadata": note.dump()}},
+            {"commitInfo": {"userMetadata": metadata.dump()}},
             {"metaData": {"id": model.id, "schemaString": schema, "configuration": {}}},
             {"add": {"path": "x", "size": 1, "dataChange": True}},
         )
