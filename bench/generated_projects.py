@@ -52,6 +52,6 @@ def write_tables(root: Path) -> None:
             {"metaData": {"id": model.id, "schemaString": schema, "configuration": {}}},
             {"add": {"path": "x", "size": 1, "dataChange": True}},
         )
-        log = Path(table_path(workspace.settings, model.id)) / "_delta_log"
-        log.mkdir(parents=True)
-        (log / f"{0:020}.json").write_bytes(b"\n".join(map(orjson.dumps, actions)))
+        log_folder = Path(table_path(workspace.settings, model.id)) / "_delta_log"
+        log_folder.mkdir(parents=True)
+        (log_folder / f"{0:020}.json").write_bytes(b"\n".join(map(orjson.dumps, actions)))

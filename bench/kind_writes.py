@@ -143,9 +143,9 @@ class KindBench:
 
     def write_with_ondatra(self, model: Model) -> None:
         versions = {SOURCE: self.version(SOURCE)} if model.inputs else {}
-        note = CommitMetadata(definition=model.definition, inputs=versions, run_id="bench")
+        metadata = CommitMetadata(definition=model.definition, inputs=versions, run_id="bench")
         frame = evaluate_query(self.warehouse, model, versions)
-        write_model(self.warehouse, ModelWrite(model=model, frame=frame, note=note))
+        write_model(self.warehouse, ModelWrite(model=model, frame=frame, note=metadata))
 
     def version(self, name: str) -> str:
         state = read_table_state(self.warehouse.table_path(name))
@@ -213,10 +213,10 @@ class KindBench:
             )
         times: dict[str, list[float]] = {name: [] for name in runs}
         change_counts = {}
-        for turn in range(REPETITIONS):
+        for repetition in range(REPETITIONS):
             for name, run in runs.items():
                 times[name].append(self.measure_seconds(run))
-                if turn == 0:
+                if repetition == 0:
                     change_counts[name] = self.count_changes()
         shutil.rmtree(self.warehouse.table_path("mart.rows"))
         shutil.rmtree(self.warehouse.table_path(SOURCE))

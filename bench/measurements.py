@@ -55,12 +55,12 @@ def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) ->
 
 def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
     """Measure ours, from queued to settled and recorded."""
-    place = SyncFolder.create(folder, url, int(size))
-    with place.queue() as queue, place.pusher() as push:
+    sync_folder = SyncFolder.create(folder, url, int(size))
+    with sync_folder.queue() as queue, sync_folder.pusher() as push:
         fill_queue(queue, int(rows) // WARM_UP, version=1)
-        deliver_queue(place, queue, push)
+        deliver_queue(sync_folder, queue, push)
         fill_queue(queue, int(rows), version=2)
-        return {"rate": int(rows) / deliver_queue(place, queue, push)}
+        return {"rate": int(rows) / deliver_queue(sync_folder, queue, push)}
 
 
 def full_sync(folder: Path, url: str, rows: str, size: str) -> Numbers:
@@ -113,7 +113,7 @@ def pyarrow_files(folder: Path, rows: str) -> Numbers:
         constant_columns = {name: [name] * len(payload_chunk) for name in RECORD_SCHEMA.names}
         columns = {
             **constant_columns,
-            "identifier": [str(start + n) for n in range(len(payload_chunk))],
+            "identifier": [str(start + index) for index in range(len(payload_chunk))],
             "record_payload": payload_chunk,
         }
         pq.write_table(pa.table(columns), folder / f"{start}.parquet", compression="zstd")

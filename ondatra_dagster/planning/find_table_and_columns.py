@@ -92,8 +92,8 @@ def current_columns_lookup(project: Project) -> TableColumnsLookup:
 
     def model_table(model_id: str) -> TableState | None:
         state = read_table_state(table_path(project.settings, model_id))
-        note = state.commit_metadata if state else None
-        return state if note and note.definition == project.models[model_id].definition else None
+        metadata = state.commit_metadata if state else None
+        return state if metadata and metadata.definition == project.models[model_id].definition else None
 
     return columns_lookup(project, model_table, is_readable_without_spark)
 

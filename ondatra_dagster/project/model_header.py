@@ -104,28 +104,28 @@ def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:
     """Return the header as far as it can be read, and all problems. `sinks` are the files of lib/."""
-    reading = _HeaderReader(file)
+    reader = _HeaderReader(file)
     for line in find_header_lines(text):
-        reading.add_line(line)
-    kind = reading.single_value("kind", KINDS["table"])
-    key_columns = _choose_key(reading, kind)
+        reader.add_line(line)
+    kind = reader.single_value("kind", KINDS["table"])
+    key_columns = _choose_key(reader, kind)
     header = Header(
         kind=kind,
         key_columns=key_columns,
-        storage_columns=() if STORAGE_WORD in kind.key_headers else reading.single_value(STORAGE_WORD, ()),
-        incremental=_build_incremental(reading, kind),
-        incremental_line=reading.first_line_of("incremental"),
-        sink=_build_sink(reading, model, kind, sinks),
-        description=reading.single_value("description", None),
-        owners=reading.all_values("owner"),
-        tags=reading.all_values("tag"),
-        column_descriptions=reading.all_values("column"),
-        checks=tuple(build_row_checks(list(_collect_conditions(reading)))),
-        schedule=reading.single_value("schedule", None),
-        schedule_line=reading.first_line_of("schedule"),
-        named_columns=tuple(reading.named_columns()),
+        storage_columns=() if STORAGE_WORD in kind.key_headers else reader.single_value(STORAGE_WORD, ()),
+        incremental=_build_incremental(reader, kind),
+        incremental_line=reader.first_line_of("incremental"),
+        sink=_build_sink(reader, model, kind, sinks),
+        description=reader.single_value("description", None),
+        owners=reader.all_values("owner"),
+        tags=reader.all_values("tag"),
+        column_descriptions=reader.all_values("column"),
+        checks=tuple(build_row_checks(list(_collect_conditions(reader)))),
+        schedule=reader.single_value("schedule", None),
+        schedule_line=reader.first_line_of("schedule"),
+        named_columns=tuple(reader.named_columns()),
     )
-    return header, reading.problems
+    return header, reader.problems
 
 
 class _HeaderReader:

@@ -69,9 +69,9 @@ class InputNames:
     def _find_nearest_model(self, parts: Sequence[str]) -> str | None:
         if len(parts) == 2:
             return find_nearest(".".join(parts), self.models.values())
-        by_table = {name.partition(".")[2]: name for name in self.models.values()}
-        guess = find_nearest(parts[0], by_table)
-        return by_table[guess] if guess else None
+        names_by_table = {name.partition(".")[2]: name for name in self.models.values()}
+        guess = find_nearest(parts[0], names_by_table)
+        return names_by_table[guess] if guess else None
 
 
 def _build_file_input(file_format: str, path: str, options: OptionPairs) -> FileInput:

@@ -58,14 +58,14 @@ def read_pyproject(root: Path) -> Iterator[SettingEntry]:
 def _ondatra_section(text: str) -> Mapping[str, object]:
     """Return the content of [tool.ondatra]."""
     try:
-        tool = tomllib.loads(text).get("tool", {})
+        tool_section = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
         # Python gives the place only in the text: Expected '=' after a key (at line 3, column 5)
         place_match = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
         line = int(place_match[1]) if place_match and place_match[1] else text.rstrip().count("\n") + 1
         description = str(error)[: place_match.start()] if place_match else str(error)
         raise _settings_error(PYPROJECT, line, f"it is no TOML: {description}", "correct the line") from error
-    section = tool.get("ondatra", {}) if isinstance(tool, dict) else tool
+    section = tool_section.get("ondatra", {}) if isinstance(tool_section, dict) else tool_section
     if not isinstance(section, dict):
         description, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"
         raise _settings_error(PYPROJECT, _find_line("ondatra", text), description, remedy)

@@ -81,8 +81,10 @@ class Relation:
         if self.unknown_columns is not None or len(names) != len(self.columns):
             lookup = self.unknown_columns
             # a function: all of its columns have the same sources
-            is_same = lookup is not None and not self.columns
-            sources = lookup(names[0]) if lookup and is_same and lookup(names[0]) == lookup("") else UNKNOWN_SOURCES
+            has_same_sources = lookup is not None and not self.columns
+            sources = (
+                lookup(names[0]) if lookup and has_same_sources and lookup(names[0]) == lookup("") else UNKNOWN_SOURCES
+            )
             return Relation(columns=tuple(OutputColumn(name, sources) for name in names))
         pairs = zip(names, self.columns, strict=True)
         return Relation(columns=tuple(OutputColumn(name, column.sources) for name, column in pairs))
@@ -121,11 +123,11 @@ class Relation:
 
     def unpivot(self, names: Sequence[str], *, name: str, value: str) -> "Relation":
         """Return the relation of an UNPIVOT: the names of these columns in one column, their values in another."""
-        others = self.without_columns({column_name.casefold() for column_name in names})
+        other_relation = self.without_columns({column_name.casefold() for column_name in names})
         value_sources = merge_sources([self.find_column(column_name) or UNKNOWN_SOURCES for column_name in names])
         return Relation(
-            columns=(*others.columns, OutputColumn(name, NO_SOURCES), OutputColumn(value, value_sources)),
-            unknown_columns=others.unknown_columns,
+            columns=(*other_relation.columns, OutputColumn(name, NO_SOURCES), OutputColumn(value, value_sources)),
+            unknown_columns=other_relation.unknown_columns,
         )
 
     def common_columns(self, other: "Relation") -> list[str] | None:
@@ -238,8 +240,8 @@ class ColumnScope:
                 for column in source.relation.columns
                 if column.name is None or column.name.casefold() not in self.merged_columns
             ]
-        is_open = any(source.relation.unknown_columns for source in self.sources)
-        return Relation(columns=tuple(columns), unknown_columns=self._find_or_unknown if is_open else None)
+        has_unknown_columns = any(source.relation.unknown_columns for source in self.sources)
+        return Relation(columns=tuple(columns), unknown_columns=self._find_or_unknown if has_unknown_columns else None)
 
     def _find_or_unknown(self, name: str) -> ValueSources:
         return self.find_column(name) or UNKNOWN_SOURCES

@@ -262,8 +262,10 @@ class ColumnTracer:
         if isinstance(star.parent, exp.Count):
             return NO_SOURCES
         relation = self._expand_star(star, scope)
-        is_open = relation.unknown_columns is not None
-        return UNKNOWN_SOURCES if is_open else merge_sources([column.sources for column in relation.columns])
+        has_unknown_columns = relation.unknown_columns is not None
+        return (
+            UNKNOWN_SOURCES if has_unknown_columns else merge_sources([column.sources for column in relation.columns])
+        )
 
     def _window_sources(self, window: exp.Window, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
         select = window.parent_select

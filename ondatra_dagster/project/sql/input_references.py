@@ -54,10 +54,10 @@ def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
             _classify_table(node, query, names, uses, errors)
     uses.sort(key=lambda use: use.start)
     aliases = choose_aliases(nodes, {id(use.table): use.parts for use in uses if _needs_alias(use, query)})
-    by_table = {id(use.table): use for use in uses}
+    uses_by_table = {id(use.table): use for use in uses}
     references = [_build_reference(use, aliases, query) for use in uses]
     for qualifier in aliases.find_qualifiers(nodes):
-        input_ = by_table[qualifier.table].input
+        input_ = uses_by_table[qualifier.table].input
         references.append(
             Reference(
                 start=qualifier.start,
@@ -230,15 +230,15 @@ class _NamedSource(NamedTuple):
 
 def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -> InputAliases:
     """Return aliases for `tables`, which maps id() of a table in the tree to the parts of its name."""
-    by_name: dict[str, list[_NamedSource]] = {}
+    sources_by_name: dict[str, list[_NamedSource]] = {}
     for node in nodes:
         if isinstance(node, NAMED_SOURCES):
             source = _NamedSource(node, tuple(_enclosing_selects(node)) or (0,))
-            by_name.setdefault(node.alias_or_name.casefold(), []).append(source)
+            sources_by_name.setdefault(node.alias_or_name.casefold(), []).append(source)
     by_table: dict[int, str] = {}
     full_names: dict[tuple[int, str], int] = {}
     short_names: dict[tuple[int, str], int | None] = {}
-    for name, sources in by_name.items():
+    for name, sources in sources_by_name.items():
         ambiguous_scopes = _ambiguous_scopes(sources)
         for source in sources:
             table, scope = id(source.node), source.scopes[0]

@@ -180,10 +180,10 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
         yield call.replace_token(call.opening_index + 1, "")
     yield from _translate_sort_keys(call, order)
     yield call.replace_token(call.closing_index, "))")
-    sort = f", {_comparison_lambda(order, is_json=is_json)}" if order else ""
-    last = ", ',', 'null'), ']')" if is_json else f", {TO_JSON_OPTIONS})"
+    sort_text = f", {_comparison_lambda(order, is_json=is_json)}" if order else ""
+    ending = ", ',', 'null'), ']')" if is_json else f", {TO_JSON_OPTIONS})"
     end = call.tokens[_find_call_end(call)].end + 1
-    yield TextEdit(end, end, f"{sort}).v{last}")
+    yield TextEdit(end, end, f"{sort_text}).v{ending}")
 
 
 def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
@@ -214,9 +214,11 @@ def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterat
     """Yield the edits of ORDER BY a DESC, b to fields next to the value. _comparison_lambda() compares them."""
     if not order:
         return
-    begin = next(place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.ORDER_BY)
-    yield call.replace_token(begin, ", 'k0', ")
-    commas = [place for place in _argument_commas(call) if place > begin]
+    order_by_index = next(
+        place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.ORDER_BY
+    )
+    yield call.replace_token(order_by_index, ", 'k0', ")
+    commas = [place for place in _argument_commas(call) if place > order_by_index]
     for number, comma in enumerate(commas, start=1):
         yield call.replace_token(comma, f", 'k{number}', ")
     for end in (*commas, call.closing_index):
@@ -240,11 +242,11 @@ def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
     comparison = f"CASE WHEN {left} <=> {right} THEN 0 WHEN {left} < {right} THEN -1 ELSE 1 END"
     for number, key in reversed(list(enumerate(order))):
         left, right = f"l.k{number}", f"r.k{number}"
-        null, smaller = (-1 if key.args.get("nulls_first") else 1), (1 if key.args.get("desc") else -1)
+        null_order, smaller_order = (-1 if key.args.get("nulls_first") else 1), (1 if key.args.get("desc") else -1)
         comparison = (
             f"CASE WHEN {left} <=> {right} THEN {comparison} "
-            f"WHEN {left} IS NULL THEN {null} WHEN {right} IS NULL THEN {-null} "
-            f"WHEN {left} < {right} THEN {smaller} ELSE {-smaller} END"
+            f"WHEN {left} IS NULL THEN {null_order} WHEN {right} IS NULL THEN {-null_order} "
+            f"WHEN {left} < {right} THEN {smaller_order} ELSE {-smaller_order} END"
         )
     return f"(l, r) -> {comparison}"
 
