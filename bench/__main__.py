@@ -47,10 +47,10 @@ def main() -> None:
 def _measurement(python: Path, module: str, *arguments: object) -> Numbers:
     """Return the numbers that a contestant's process prints."""
     command = [str(python), "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-    numbers: Numbers = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{process.stderr[-3000:]}")
+    numbers: Numbers = json.loads(process.stdout.splitlines()[-1])
     return numbers
 
 
@@ -60,16 +60,16 @@ def _ondatra_name(name: str, *arguments: object) -> Callable[[], Numbers]:
 
 def _measure_in_turns(contest: Measures) -> dict[str, list[Numbers]]:
     """Return each contestant's numbers. They are measured in turns, so that a busy machine slows all of them."""
-    found: dict[str, list[Numbers]] = {what: [] for what in contest}
+    numbers_by_name: dict[str, list[Numbers]] = {name: [] for name in contest}
     for _ in range(REPETITIONS):
-        for what, measure in contest.items():
-            print(f"  {what}", file=sys.stderr)
-            found[what].append(measure())
-    return found
+        for name, measure in contest.items():
+            print(f"  {name}", file=sys.stderr)
+            numbers_by_name[name].append(measure())
+    return numbers_by_name
 
 
 def _figures(contest: Measures, number: str) -> list[Figure]:
-    return [_rate(what, numbers, number) for what, numbers in _measure_in_turns(contest).items()]
+    return [_rate(name, numbers, number) for name, numbers in _measure_in_turns(contest).items()]
 
 
 def _delivery_groups(url: str) -> list[Group]:
@@ -79,8 +79,8 @@ def _delivery_groups(url: str) -> list[Group]:
 def _delivery_group(url: str, size: int, rows: int) -> Group:
     title = f"{rows:,} rows, {size} a call" if size > 1 else f"{rows:,} rows, one call a row"
     print(title, file=sys.stderr)
-    peers, missing = _delivery_peers(url, size, rows)
-    found = _measure_in_turns(
+    peers, missing_peers = _delivery_peers(url, size, rows)
+    numbers_by_name = _measure_in_turns(
         {
             "http.client loop: nothing tracked": _ondatra_name("handwritten_loop", "http.client", url, rows, size),
             "httpx loop, one client": _ondatra_name("handwritten_loop", "httpx", url, rows, size),
@@ -90,31 +90,35 @@ def _delivery_group(url: str, size: int, rows: int) -> Group:
             "**ondatra, queued → settled and recorded**": _ondatra_name("deliver_queued", url, rows, size),
         }
     )
-    figures = [_rate(what, numbers, "rate") for what, numbers in found.items()]
-    if DLT_DESTINATION in found:
-        load = _rate(DLT_LOAD, found[DLT_DESTINATION], "load_rate")
-        figures.insert(list(found).index(DLT_DESTINATION) + 1, load)
+    figures = [_rate(name, numbers, "rate") for name, numbers in numbers_by_name.items()]
+    if DLT_DESTINATION in numbers_by_name:
+        load = _rate(DLT_LOAD, numbers_by_name[DLT_DESTINATION], "load_rate")
+        figures.insert(list(numbers_by_name).index(DLT_DESTINATION) + 1, load)
     return Group(
-        title=title, unit_id="rows/s", figures=[*figures[:3], *missing, *figures[3:]], peer_name=DLT_DESTINATION
+        title=title, unit_id="rows/s", figures=[*figures[:3], *missing_peers, *figures[3:]], peer_name=DLT_DESTINATION
     )
 
 
 def _delivery_peers(url: str, size: int, rows: int) -> tuple[Measures, list[Figure]]:
     """Return the peers that can be installed here, and a line for each of the others."""
     peers: dict[str, Callable[[], Numbers]] = {}
-    missing = []
-    plain = {DRT_PLAIN: (DRT, "bench.drt_sync", size)} if size > 1 else {}
-    wanted = {DLT_DESTINATION: (DLT, "bench.dlt_pipeline"), **plain, DRT_LARGE: (DRT, "bench.drt_sync", LARGE_BATCH)}
-    for what, (requirement, module, *more) in wanted.items():
+    missing_peers = []
+    plain_peer = {DRT_PLAIN: (DRT, "bench.drt_sync", size)} if size > 1 else {}
+    requirements = {
+        DLT_DESTINATION: (DLT, "bench.dlt_pipeline"),
+        **plain_peer,
+        DRT_LARGE: (DRT, "bench.drt_sync", LARGE_BATCH),
+    }
+    for name, (requirement, module, *extra_arguments) in requirements.items():
         try:
-            peers[what] = partial(_measurement, install_peer(requirement), module, url, rows, size, *more)
+            peers[name] = partial(_measurement, install_peer(requirement), module, url, rows, size, *extra_arguments)
         except MissingPeerError as error:
-            missing.append(Figure(what, missing_reason=str(error)))
-    return peers, missing
+            missing_peers.append(Figure(name, missing_reason=str(error)))
+    return peers, missing_peers
 
 
 def _rate(what: str, numbers: Sequence[Numbers], name: str) -> Figure:
-    return Figure(what, [each[name] for each in numbers])
+    return Figure(what, [measurement[name] for measurement in numbers])
 
 
 def _enqueue_group() -> Group:
@@ -146,8 +150,8 @@ def _event_group(size: int, events: int) -> Group:
         "Starlette parses them, and no more": _ondatra_name("receive_events", "plain", events, size),
         "**ondatra events, judged and durable**": _ondatra_name("receive_events", "ours", events, size),
     }
-    each = f"{size} a request" if size > 1 else "one a request"
-    title = f"{events:,} events by HTTP, {each}, {CONNECTIONS} connections"
+    request_size = f"{size} a request" if size > 1 else "one a request"
+    title = f"{events:,} events by HTTP, {request_size}, {CONNECTIONS} connections"
     print(title, file=sys.stderr)
     return Group(title=title, unit_id="rows/s", figures=_figures(contest, "rate"))
 
@@ -172,14 +176,16 @@ def _record_search_group() -> Group:
     title = f"One identifier in {RUN_COUNT} runs of {RECORDS_PER_RUN:,} records, the whole process"
     print(title, file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        searched = RecordSearchProject.create(Path(folder) / "project")
-        found = _measure_in_turns(
+        project = RecordSearchProject.create(Path(folder) / "project")
+        numbers_by_name = _measure_in_turns(
             {
-                "DuckDB's query over all files": lambda: {"seconds": searched.query_seconds()},
-                "**ondatra records --search**": lambda: {"seconds": searched.command_seconds()},
+                "DuckDB's query over all files": lambda: {"seconds": project.query_seconds()},
+                "**ondatra records --search**": lambda: {"seconds": project.command_seconds()},
             }
         )
-    return Group(title=title, unit_id="s", figures=[_rate(what, found[what], "seconds") for what in found])
+    return Group(
+        title=title, unit_id="s", figures=[_rate(name, numbers_by_name[name], "seconds") for name in numbers_by_name]
+    )
 
 
 def _page_view_group() -> Group:

@@ -43,22 +43,24 @@ class RunProject:
 
     def command_seconds(self, *arguments: str) -> float:
         """Return how long the command takes."""
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         self._run_command(*arguments, cwd=self.root)
-        return time.perf_counter() - began
+        return time.perf_counter() - start_time
 
     @staticmethod
     def _run_command(*arguments: str, cwd: Path) -> None:
         environ = {**os.environ, "DEMO_API_KEY": "bench", "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run([*ONDATRA, *arguments], cwd=cwd, env=environ, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(done.stderr or done.stdout, file=sys.stderr)
+        process = subprocess.run(
+            [*ONDATRA, *arguments], cwd=cwd, env=environ, capture_output=True, text=True, check=False
+        )
+        if process.returncode:
+            print(process.stderr or process.stdout, file=sys.stderr)
             raise CannotRunError(f"not measured: `ondatra {arguments[0]}` failed")
 
 
 def python_seconds(code: str) -> float:
     """Return how long Python takes for this code alone."""
     command: Sequence[str] = [sys.executable, "-c", code]
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     subprocess.run(command, check=True)
-    return time.perf_counter() - began
+    return time.perf_counter() - start_time

@@ -34,13 +34,13 @@ def main(url: str, rows: int, size: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         pipeline = dlt.pipeline("bench", destination=api, pipelines_dir=folder)
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         pipeline.extract(source(), table_name="rows")
         pipeline.normalize()
-        normalized = time.perf_counter()
+        load_start_time = time.perf_counter()
         pipeline.load(raise_on_failed_jobs=True)
-        ended = time.perf_counter()
-    print(json.dumps({"rate": rows / (ended - began), "load_rate": rows / (ended - normalized)}))
+        end_time = time.perf_counter()
+    print(json.dumps({"rate": rows / (end_time - start_time), "load_rate": rows / (end_time - load_start_time)}))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from bench.sample_rows import COLUMNS, build_row
 
 
 def main(url: str, rows: int, size: int, batch: int) -> None:
-    batched = {"body_mode": "batch", "batch_template": "{{ rows | tojson }}", "max_records_per_request": size}
+    batch_options = {"body_mode": "batch", "batch_template": "{{ rows | tojson }}", "max_records_per_request": size}
     sync = SyncConfig.model_validate(
         {
             "name": "bench",
@@ -29,7 +29,7 @@ def main(url: str, rows: int, size: int, batch: int) -> None:
                 "type": "rest_api",
                 "url": f"{url}/rows",
                 "headers": {"content-type": "application/json"},
-                **(batched if size > 1 else {}),
+                **(batch_options if size > 1 else {}),
             },
             # drt opens a client for each batch; its default limit is ten requests a second
             "sync": {"batch_size": batch, "rate_limit": {"requests_per_second": 1_000_000}},
@@ -39,12 +39,12 @@ def main(url: str, rows: int, size: int, batch: int) -> None:
         database = Path(folder) / "rows.sqlite"
         _fill(database, rows)
         profile = SQLiteProfile(type="sqlite", database=str(database))
-        began = time.perf_counter()
-        done = run_sync(sync, SQLiteSource(), RestApiDestination(), profile, Path(folder))
-        ended = time.perf_counter()
-    if done.success != rows:
-        raise SystemExit(f"drt sent {done.success} of {rows} rows: {done.row_errors[:1]}")
-    print(json.dumps({"rate": rows / (ended - began)}))
+        start_time = time.perf_counter()
+        result = run_sync(sync, SQLiteSource(), RestApiDestination(), profile, Path(folder))
+        end_time = time.perf_counter()
+    if result.success != rows:
+        raise SystemExit(f"drt sent {result.success} of {rows} rows: {result.row_errors[:1]}")
+    print(json.dumps({"rate": rows / (end_time - start_time)}))
 
 
 def _fill(database: Path, rows: int) -> None:

@@ -66,14 +66,14 @@ def measure_event_rate(folder: Path, name: str, events: int, size: int) -> float
 
 def _build_events(size: int) -> list[dict[str, object]]:
     """Return page views, each different from the others: the server may compress what it stores."""
-    chance, at = random.Random(1), datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
+    generator, first_time = random.Random(1), datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
     return [
         {
             "event_name": "page_seen",
-            "user_id": chance.randrange(10_000_000),
-            "page": chance.choice(PAGES),
-            "seconds": round(chance.expovariate(0.05), 3),
-            "at": (at + datetime.timedelta(seconds=chance.random())).isoformat(timespec="milliseconds"),
+            "user_id": generator.randrange(10_000_000),
+            "page": generator.choice(PAGES),
+            "seconds": round(generator.expovariate(0.05), 3),
+            "at": (first_time + datetime.timedelta(seconds=generator.random())).isoformat(timespec="milliseconds"),
         }
         for _ in range(size)
     ]
@@ -103,11 +103,11 @@ def _running_server(command: list[str], folder: Path) -> Iterator[int]:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
-        found = re.search(r"127\.0\.0\.1:(\d+)", server.stderr.readline())
-        if found is None:
+        port_match = re.search(r"127\.0\.0\.1:(\d+)", server.stderr.readline())
+        if port_match is None:
             raise SystemExit(f"{' '.join(command[:4])} doesn't start:\n{server.stderr.read()}")
         try:
-            yield int(found[1])
+            yield int(port_match[1])
         finally:
             server.terminate()
 
@@ -117,23 +117,23 @@ def _send_requests(port: int, request: bytes, requests: int) -> float:
 
     Each connection sends its next request when the last one is answered.
     """
-    with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
+    with contextlib.ExitStack() as connections, selectors.DefaultSelector() as selector:
         for _ in range(min(CONNECTIONS, requests)):
-            connection = opened.enter_context(socket.create_connection((HOST, port)))
+            connection = connections.enter_context(socket.create_connection((HOST, port)))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(connection, selectors.EVENT_READ)
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         for key in selector.get_map().values():
             _socket_of(key).sendall(request)
-        to_send, to_hear = requests - len(selector.get_map()), requests
-        while to_hear:
+        unsent_count, unanswered_count = requests - len(selector.get_map()), requests
+        while unanswered_count:
             for key, _ in selector.select():
                 _read_response(_socket_of(key))
-                to_hear -= 1
-                if to_send:
+                unanswered_count -= 1
+                if unsent_count:
                     _socket_of(key).sendall(request)
-                    to_send -= 1
-        return time.perf_counter() - began
+                    unsent_count -= 1
+        return time.perf_counter() - start_time
 
 
 def _socket_of(key: selectors.SelectorKey) -> socket.socket:
@@ -143,13 +143,13 @@ def _socket_of(key: selectors.SelectorKey) -> socket.socket:
 
 def _read_response(connection: socket.socket) -> None:
     """Read one whole response."""
-    held = connection.recv(65_536)
-    while b"\r\n\r\n" not in held:
-        held += connection.recv(65_536)
-    head, _, body = held.partition(b"\r\n\r\n")
+    content = connection.recv(65_536)
+    while b"\r\n\r\n" not in content:
+        content += connection.recv(65_536)
+    head, _, body = content.partition(b"\r\n\r\n")
     if b" 202 " not in head[:16]:
-        raise SystemExit(f"not taken: {held[:300]!r}")
-    length = _LENGTH.search(head)
-    missing = (int(length[1]) if length else 0) - len(body)
-    while missing > 0:
-        missing -= len(connection.recv(65_536))
+        raise SystemExit(f"not taken: {content[:300]!r}")
+    length_match = _LENGTH.search(head)
+    missing_bytes = (int(length_match[1]) if length_match else 0) - len(body)
+    while missing_bytes > 0:
+        missing_bytes -= len(connection.recv(65_536))

@@ -45,13 +45,13 @@ def write_tables(root: Path) -> None:
     workspace = load_workspace(root)
     for model in workspace.project.models.values():
         inputs = read_input_versions(model.inputs, workspace.settings, workspace.plan_inputs().tables)
-        note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="bench", rows=0)
+        metadata = CommitMetadata(definition=model.definition, inputs=inputs, run_id="bench", rows=0)
         schema = orjson.dumps({"type": "struct", "fields": []}).decode()
         actions = (
-            {"commitInfo": {"userMetadata": note.dump()}},
+            {"commitInfo": {"userMetadata": metadata.dump()}},
             {"metaData": {"id": model.id, "schemaString": schema, "configuration": {}}},
             {"add": {"path": "x", "size": 1, "dataChange": True}},
         )
-        log = Path(table_path(workspace.settings, model.id)) / "_delta_log"
-        log.mkdir(parents=True)
-        (log / f"{0:020}.json").write_bytes(b"\n".join(map(orjson.dumps, actions)))
+        log_folder = Path(table_path(workspace.settings, model.id)) / "_delta_log"
+        log_folder.mkdir(parents=True)
+        (log_folder / f"{0:020}.json").write_bytes(b"\n".join(map(orjson.dumps, actions)))

@@ -16,14 +16,14 @@ Post = Callable[[str], int]
 
 
 def _time_loop(post: Post, rows: int, size: int) -> float:
-    prepared = list(yield_batches(rows, size))
-    began = time.perf_counter()
-    for batch in prepared:
+    batches = list(yield_batches(rows, size))
+    start_time = time.perf_counter()
+    for batch in batches:
         # with one row a call, send an object, not a list of one
         status = post(json.dumps(batch if size > 1 else batch[0]))
         if status != http.HTTPStatus.OK:
             raise SystemExit(f"the bench's server answered {status}")
-    return time.perf_counter() - began
+    return time.perf_counter() - start_time
 
 
 def send_with_http_client(url: str, rows: int, size: int) -> float:

@@ -20,11 +20,11 @@ _READ_BYTES = 262_144
 @contextlib.contextmanager
 def running_server() -> Iterator[str]:
     """Yield the address of a server in a separate process."""
-    ours, its = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_run_server, args=(its,), daemon=True)
+    own_connection, server_connection = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_run_server, args=(server_connection,), daemon=True)
     process.start()
     try:
-        yield f"http://127.0.0.1:{ours.recv()}"
+        yield f"http://127.0.0.1:{own_connection.recv()}"
     finally:
         process.terminate()
         process.join()
@@ -40,18 +40,18 @@ def _run_server(told: Connection) -> None:
 
 def _answer_requests(client: socket.socket) -> None:
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    held = b""
+    content = b""
     with contextlib.suppress(ConnectionError), client:
-        while received := client.recv(_READ_BYTES):
-            held += received
-            head, found, body = held.partition(b"\r\n\r\n")
-            if not found:
+        while data := client.recv(_READ_BYTES):
+            content += data
+            head, separator, body = content.partition(b"\r\n\r\n")
+            if not separator:
                 continue
-            missing = _body_length(head) - len(body)
-            while missing > 0:
-                missing -= len(client.recv(_READ_BYTES) or b"x" * missing)
+            missing_bytes = _body_length(head) - len(body)
+            while missing_bytes > 0:
+                missing_bytes -= len(client.recv(_READ_BYTES) or b"x" * missing_bytes)
             client.sendall(RESPONSE)
-            held = b""  # no client here sends a request before the last one is answered
+            content = b""  # no client here sends a request before the last one is answered
 
 
 def _body_length(head: bytes) -> int:

@@ -99,11 +99,11 @@ class KindTimes:
 
         For append it is a ratio of the query's time.
         """
-        measure = self.seconds["its query" if "its query" in self.seconds else "by hand"]
-        told = ", ".join(f"{rows:,} {change}" for change, rows in sorted(self.change_counts["ondatra"].items()))
-        of_ours = {"ondatra": f"{TIME_RATIO_LIMITS[self.kind]} | {told}"}
+        base_seconds = self.seconds["its query" if "its query" in self.seconds else "by hand"]
+        changes = ", ".join(f"{rows:,} {change}" for change, rows in sorted(self.change_counts["ondatra"].items()))
+        cells = {"ondatra": f"{TIME_RATIO_LIMITS[self.kind]} | {changes}"}
         return [
-            f"| {self.kind}: {name} | {seconds:.1f} | {seconds / measure:.2f} | {of_ours.get(name, ' | ')} |"
+            f"| {self.kind}: {name} | {seconds:.1f} | {seconds / base_seconds:.2f} | {cells.get(name, ' | ')} |"
             for name, seconds in self.seconds.items()
         ]
 
@@ -144,9 +144,9 @@ class KindBench:
 
     def write_with_ondatra(self, model: Model) -> None:
         versions = {SOURCE: self.version(SOURCE)} if model.inputs else {}
-        note = CommitMetadata(definition=model.definition, inputs=versions, run_id="bench")
+        metadata = CommitMetadata(definition=model.definition, inputs=versions, run_id="bench")
         frame = evaluate_query(self.warehouse, model, versions)
-        write_model(self.warehouse, ModelWrite(model=model, frame=frame, note=note))
+        write_model(self.warehouse, ModelWrite(model=model, frame=frame, note=metadata))
 
     def version(self, name: str) -> str:
         state = read_table_state(self.warehouse.table_path(name))
@@ -174,13 +174,13 @@ class KindBench:
     def measure_seconds(self, what: Callable[[], None]) -> float:
         """Return how long a write takes, on a fresh copy of the table."""
         table = Path(self.warehouse.table_path("mart.rows"))
-        kept = self.root / "kept"
+        table_copy = self.root / "kept"
         shutil.rmtree(table)
-        shutil.copytree(kept, table)
+        shutil.copytree(table_copy, table)
         self.session.catalog.clearCache()
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         what()
-        return time.perf_counter() - begin
+        return time.perf_counter() - start_time
 
     def count_changes(self) -> dict[str, int]:
         """Return the changes in the newest version's feed. Both contestants must give the same."""
@@ -192,14 +192,16 @@ class KindBench:
 
     def compare_kind(self, kind: str) -> KindTimes:
         """Measure both contestants in turns."""
-        more = self.count // 100 if kind == "append" else 0
-        grows = "append" if kind == "append" else "table"
-        self.write_source("id", kind=grows)
+        extra_count = self.count // 100 if kind == "append" else 0
+        source_kind = "append" if kind == "append" else "table"
+        self.write_source("id", kind=source_kind)
         self.write_with_ondatra(self.build_model(kind))
         shutil.rmtree(self.root / "kept", ignore_errors=True)
         shutil.copytree(self.warehouse.table_path("mart.rows"), self.root / "kept")
         self.write_source(
-            "id" if more else CHANGED_NAME if kind == "partition" else WIDE_CHANGE, count=self.count + more, kind=grows
+            "id" if extra_count else CHANGED_NAME if kind == "partition" else WIDE_CHANGE,
+            count=self.count + extra_count,
+            kind=source_kind,
         )
         runs: dict[str, Callable[[], None]] = {
             "ondatra": lambda: self.write_with_ondatra(self.build_model(kind)),
@@ -211,15 +213,17 @@ class KindBench:
                 dataclasses.replace(self.build_model(kind), is_row_by_row=False)
             )
         times: dict[str, list[float]] = {name: [] for name in runs}
-        told = {}
-        for turn in range(REPETITIONS):
+        change_counts = {}
+        for repetition in range(REPETITIONS):
             for name, run in runs.items():
                 times[name].append(self.measure_seconds(run))
-                if turn == 0:
-                    told[name] = self.count_changes()
+                if repetition == 0:
+                    change_counts[name] = self.count_changes()
         shutil.rmtree(self.warehouse.table_path("mart.rows"))
         shutil.rmtree(self.warehouse.table_path(SOURCE))
-        return KindTimes(kind=kind, seconds={name: min(found) for name, found in times.items()}, change_counts=told)
+        return KindTimes(
+            kind=kind, seconds={name: min(seconds) for name, seconds in times.items()}, change_counts=change_counts
+        )
 
     def run_query(self) -> None:
         """Run the query alone."""

@@ -55,12 +55,12 @@ def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) ->
 
 def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
     """Measure ours, from queued to settled and recorded."""
-    place = SyncFolder.create(folder, url, int(size))
-    with place.queue() as queue, place.pusher() as push:
+    sync_folder = SyncFolder.create(folder, url, int(size))
+    with sync_folder.queue() as queue, sync_folder.pusher() as push:
         fill_queue(queue, int(rows) // WARM_UP, version=1)
-        deliver_queue(place, queue, push)
+        deliver_queue(sync_folder, queue, push)
         fill_queue(queue, int(rows), version=2)
-        return {"rate": int(rows) / deliver_queue(place, queue, push)}
+        return {"rate": int(rows) / deliver_queue(sync_folder, queue, push)}
 
 
 def full_sync(folder: Path, url: str, rows: str, size: str) -> Numbers:
@@ -77,13 +77,13 @@ def sqlite_inserts(folder: Path, rows: str) -> Numbers:
     store.execute("pragma journal_mode = wal").fetchall()
     store.execute("pragma synchronous = full")
     store.execute("create table unit (id integer primary key, key text unique, target text)")
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for start in range(0, len(changes), CHUNK_KEYS):
-        part = [(change.key, change.payload) for change in changes[start : start + CHUNK_KEYS]]
+        chunk = [(change.key, change.payload) for change in changes[start : start + CHUNK_KEYS]]
         store.execute("begin immediate")
-        store.executemany("insert into unit (key, target) values (?, ?)", part)
+        store.executemany("insert into unit (key, target) values (?, ?)", chunk)
         store.execute("commit")
-    return {"rate": int(rows) / (time.perf_counter() - began)}
+    return {"rate": int(rows) / (time.perf_counter() - start_time)}
 
 
 def enqueue_feed(folder: Path, rows: str) -> Numbers:
@@ -92,28 +92,32 @@ def enqueue_feed(folder: Path, rows: str) -> Numbers:
 
     def pages() -> Iterator[FeedPage]:
         nonlocal making
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         for page in GeneratedTable(int(rows)).pages():
-            making += time.perf_counter() - began
+            making += time.perf_counter() - start_time
             yield page
-            began = time.perf_counter()
+            start_time = time.perf_counter()
 
     with SyncFolder(folder).queue() as queue:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         enqueue_segment(queue, FeedSegment(-1, 1, pages()), now=1.0)
-        return {"rate": int(rows) / (time.perf_counter() - began - making)}
+        return {"rate": int(rows) / (time.perf_counter() - start_time - making)}
 
 
 def pyarrow_files(folder: Path, rows: str) -> Numbers:
     """Measure pyarrow, which writes the same columns from lists to as many files."""
     payloads = [page_change.payload for page in GeneratedTable(int(rows)).pages() for page_change in page.changes]
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for start in range(0, len(payloads), FILE_ROWS):
-        part = payloads[start : start + FILE_ROWS]
-        same = {name: [name] * len(part) for name in RECORD_SCHEMA.names}
-        columns = {**same, "identifier": [str(start + n) for n in range(len(part))], "record_payload": part}
+        payload_chunk = payloads[start : start + FILE_ROWS]
+        constant_columns = {name: [name] * len(payload_chunk) for name in RECORD_SCHEMA.names}
+        columns = {
+            **constant_columns,
+            "identifier": [str(start + index) for index in range(len(payload_chunk))],
+            "record_payload": payload_chunk,
+        }
         pq.write_table(pa.table(columns), folder / f"{start}.parquet", compression="zstd")
-    return {"rate": int(rows) / (time.perf_counter() - began)}
+    return {"rate": int(rows) / (time.perf_counter() - start_time)}
 
 
 def publish_records(folder: Path, rows: str) -> Numbers:
@@ -122,9 +126,9 @@ def publish_records(folder: Path, rows: str) -> Numbers:
     with SyncFolder(folder).queue() as queue:
         _settle(queue, int(rows))
         publisher = RecordPublisher(queue, tracking, sync_id="sync.api", run_id=RUN_ID, operation=OPERATION)
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         publisher.publish_all()
-        return {"rate": int(rows) / (time.perf_counter() - began)}
+        return {"rate": int(rows) / (time.perf_counter() - start_time)}
 
 
 def _settle(queue: Queue, rows: int, size: int = 100) -> None:
@@ -133,13 +137,13 @@ def _settle(queue: Queue, rows: int, size: int = 100) -> None:
     begin_run(queue, RUN_ID, "{}")
     for page in table.pages():
         layout = queue.store_layout(page.layout)
-        settled = [
+        settled_rows = [
             SettledRow(key, rowid, ChangeType.INSERT, version, STATUS_SUCCEEDED, None, layout, payload)
             for key, rowid, _, version, payload, _ in page.changes
         ]
         with queue.store.write_transaction():
-            for start in range(0, len(settled), size):
-                store_settled_rows(queue, RECORDS_UPDATED, settled[start : start + size], attempt)
+            for start in range(0, len(settled_rows), size):
+                store_settled_rows(queue, RECORDS_UPDATED, settled_rows[start : start + size], attempt)
 
 
 def receive_events(folder: Path, name: str, events: str, size: str) -> Numbers:
@@ -151,10 +155,10 @@ def parse_queries(folder: Path, models: str) -> Numbers:
     """Measure sqlglot alone on the same queries."""
     texts = list(build_queries(int(models)).values())
     sqlglot.parse(texts[0], dialect="databricks")
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for text in texts:
         sqlglot.parse(text, dialect="databricks")
-    return {"seconds": time.perf_counter() - began}
+    return {"seconds": time.perf_counter() - start_time}
 
 
 def read_project(folder: Path, models: str) -> Numbers:
@@ -164,19 +168,19 @@ def read_project(folder: Path, models: str) -> Numbers:
     write_project(folder / "project", int(models))
     gc.collect()  # a garbage collection of this process's other objects takes longer than reading ten models
     gc.freeze()
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     load_project(folder / "project", read_settings(folder / "project", {}))
-    return {"seconds": time.perf_counter() - began}
+    return {"seconds": time.perf_counter() - start_time}
 
 
 def read_definitions(folder: Path, models: str) -> Numbers:
     """Measure ours: loading a project's Dagster definitions, and Dagster itself."""
     write_project(folder / "project", int(models))
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     from ondatra_dagster.orchestration.definitions import build_definitions
 
     build_definitions(folder / "project").resolve_asset_graph()
-    return {"seconds": time.perf_counter() - began}
+    return {"seconds": time.perf_counter() - start_time}
 
 
 def idle_run(folder: Path, models: str) -> Numbers:

@@ -126,9 +126,9 @@ class SyncFolder:
             record_store=RecordStore(str(self.state / "tracking")),
             history=RunHistory(self.state / "history.sqlite"),
         )
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         run_sync(self.sync, ports, RunOptions(trigger="bench"))
-        return time.perf_counter() - began
+        return time.perf_counter() - start_time
 
 
 def fill_queue(queue: Queue, rows: int, *, version: int) -> None:
@@ -138,7 +138,7 @@ def fill_queue(queue: Queue, rows: int, *, version: int) -> None:
 def deliver_queue(place: SyncFolder, queue: Queue, push: StarlarkSink) -> float:
     """Return the seconds from queued to settled and recorded, for all that the queue holds."""
     sync = place.sync
-    course = DeliverySettings.from_config(sync.push_config, run_id=RUN_ID, journal=sync.journal_file)
-    began = time.perf_counter()
-    deliver(queue, push, course, DeliveryHooks(clock=time.time, on_settled=lambda batch, settled: None))
-    return time.perf_counter() - began
+    settings = DeliverySettings.from_config(sync.push_config, run_id=RUN_ID, journal=sync.journal_file)
+    start_time = time.perf_counter()
+    deliver(queue, push, settings, DeliveryHooks(clock=time.time, on_settled=lambda batch, rows: None))
+    return time.perf_counter() - start_time

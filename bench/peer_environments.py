@@ -20,17 +20,17 @@ def install_peer(requirement: str) -> Path:
     name = requirement.replace("==", "-").removesuffix(".*")
     folder = cache / "ondatra" / "bench" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
-    made = folder / "made"  # written last: an incomplete folder is created again
-    if not made.exists():
+    marker = folder / "made"  # written last: an incomplete folder is created again
+    if not marker.exists():
         venv.create(folder, clear=True, with_pip=True)
         _install(python, requirement)
-        made.touch()
+        marker.touch()
     return python
 
 
 def _install(python: Path, requirement: str) -> None:
     command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", requirement]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise MissingPeerError(f"pip can't install {requirement}: {lines[0] if lines else done.stderr[-200:]}")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        lines = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
+        raise MissingPeerError(f"pip can't install {requirement}: {lines[0] if lines else process.stderr[-200:]}")

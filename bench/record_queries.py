@@ -60,8 +60,8 @@ class RecordSearchProject:
         project = RunProject.create_without_run(root)
         settings = root / "pyproject.toml"
         text = settings.read_text(encoding="utf-8")
-        named = f'[tool.ondatra]\ntracking = "{tracking}"\n'
-        settings.write_text(text.replace("[tool.ondatra]\n", named), encoding="utf-8")
+        tracking_setting = f'[tool.ondatra]\ntracking = "{tracking}"\n'
+        settings.write_text(text.replace("[tool.ondatra]\n", tracking_setting), encoding="utf-8")
         return cls(project, tracking)
 
     def command_seconds(self) -> float:
@@ -86,9 +86,9 @@ class RecordSearchProject:
             cookie = {"Cookie": f"ondatra_ui_{server.port}={parse_qs(parts.query)['token'][0]}"}
             path = RECORDS_PATH.format(sync=BENCH_SYNC)
             _get(connection, f"{path}?search={_key(RECORDS_PER_RUN // 2)}", cookie)
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             _get(connection, path, cookie)
-            return time.perf_counter() - began
+            return time.perf_counter() - start_time
         finally:
             server.stop()
 
@@ -99,39 +99,41 @@ class RecordSearchProject:
         query = FIRST_VIEW.format(files=self.files)
         with duckdb.connect() as connection:
             connection.execute(query).fetchall()
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             connection.execute(query).fetchall()
-            return time.perf_counter() - began
+            return time.perf_counter() - start_time
 
 
 def _get(connection: http.client.HTTPConnection, path: str, headers: dict[str, str]) -> None:
     connection.request("GET", path, headers=headers)
-    answer = connection.getresponse()
-    answer.read()
-    if answer.status != 200:
-        raise CannotRunError(f"not measured: {path} answered {answer.status}")
+    response = connection.getresponse()
+    response.read()
+    if response.status != 200:
+        raise CannotRunError(f"not measured: {path} answered {response.status}")
 
 
 def _prepare_records() -> Path:
     """Return the folder with the records, and write them first if needed."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "ondatra" / "bench" / f"records-{RUN_COUNT}x{RECORDS_PER_RUN}"
-    made = folder / "made"  # written last: an incomplete folder is filled again
-    if not made.exists():
+    marker = folder / "made"  # written last: an incomplete folder is filled again
+    if not marker.exists():
         store = RecordStore(str(folder))
         for run in range(RUN_COUNT):
             _publish(store, run)
-        made.touch()
+        marker.touch()
     return folder
 
 
 def _publish(store: RecordStore, run: int) -> None:
-    began = FIRST_RUN_AT + timedelta(hours=6 * run)
-    chance = random.Random(run)
-    numbers = chance.sample(range(RECORDS_PER_RUN), RECORDS_PER_RUN)
+    started_at = FIRST_RUN_AT + timedelta(hours=6 * run)
+    generator = random.Random(run)
+    numbers = generator.sample(range(RECORDS_PER_RUN), RECORDS_PER_RUN)
     for number, start in enumerate(range(0, RECORDS_PER_RUN, FILE_ROWS)):
-        records = (_record(key, began, chance) for key in numbers[start : start + FILE_ROWS])
-        store.publish_records(BENCH_SYNC, f"{began:%Y%m%dT%H%M%SZ}-abcdef", RecordFileType.UPDATED, number, records)
+        records = (_record(key, started_at, generator) for key in numbers[start : start + FILE_ROWS])
+        store.publish_records(
+            BENCH_SYNC, f"{started_at:%Y%m%dT%H%M%SZ}-abcdef", RecordFileType.UPDATED, number, records
+        )
 
 
 def _record(number: int, began: datetime, chance: random.Random) -> SyncRecord:

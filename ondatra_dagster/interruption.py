@@ -113,12 +113,12 @@ def record_signals() -> Iterator[None]:
         yield
         return
     _start_listener()
-    handlers = {each: signal.signal(each, _record_signal) for each in INTERRUPT_SIGNALS}
+    handlers = {number: signal.signal(number, _record_signal) for number in INTERRUPT_SIGNALS}
     try:
         yield
     finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

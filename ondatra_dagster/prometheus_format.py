@@ -38,8 +38,8 @@ def _format_metric(metric: Metric) -> Iterator[str]:
 
 
 def _format_labels(labels: Mapping[str, str]) -> str:
-    found = ",".join(f'{name}="{text.translate(LABEL_ESCAPES)}"' for name, text in labels.items())
-    return f"{{{found}}}" if found else ""
+    label_text = ",".join(f'{name}="{text.translate(LABEL_ESCAPES)}"' for name, text in labels.items())
+    return f"{{{label_text}}}" if label_text else ""
 
 
 def _format_value(value: float) -> str:

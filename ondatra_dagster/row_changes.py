@@ -99,8 +99,8 @@ def format_key(values: Sequence[Json]) -> str:
             value = _normalize_float(value)
             return value if isinstance(value, str) else orjson.dumps(value).decode()
         return "[null]" if value is None else orjson.dumps(value).decode()
-    plain = [_normalize_float(value) if isinstance(value, float) else value for value in values]
-    return orjson.dumps(plain).decode()
+    json_values = [_normalize_float(value) if isinstance(value, float) else value for value in values]
+    return orjson.dumps(json_values).decode()
 
 
 def _normalize_float(value: float) -> float | str:
@@ -126,5 +126,5 @@ def comparable_content(row: Mapping[str, Json]) -> Hashable:
 
 def _to_hashable(value: Json) -> Hashable:
     if isinstance(value, dict):
-        return frozenset((name, _to_hashable(each)) for name, each in value.items())
+        return frozenset((name, _to_hashable(item)) for name, item in value.items())
     return tuple(map(_to_hashable, value)) if isinstance(value, list) else value

@@ -29,22 +29,24 @@ def find_named_table(project: Project, name: str) -> NamedTable:
 
     Case is ignored in the names of models and sources.
     """
-    wanted = name.replace("/", ".").casefold()
-    model = project.models.get(wanted.removesuffix(INVALID_TABLE_SUFFIX))
+    table_id = name.replace("/", ".").casefold()
+    model = project.models.get(table_id.removesuffix(INVALID_TABLE_SUFFIX))
     if model is not None:
         table = table_path(project.settings, model.id)
-        if wanted == model.id:
+        if table_id == model.id:
             remedy = f"it has no table yet; run it first: ondatra run {model.name}"
             return NamedTable(name=model.name, address=table, remedy=remedy)
-        aside = StorageAddress(invalid_table_path(table), table.s3)
+        invalid_table = StorageAddress(invalid_table_path(table), table.s3)
         remedy = "it never had an invalid row"
-        return NamedTable(name=model.name + INVALID_TABLE_SUFFIX, address=aside, remedy=remedy)
+        return NamedTable(name=model.name + INVALID_TABLE_SUFFIX, address=invalid_table, remedy=remedy)
     schema, _, table_name = name.partition(".")
     for source, location in source_locations(project.settings).items():
         if table_name and source.casefold() == schema.casefold():
-            found = SourceInput(source=source, table=table_name, location=location)
-            address = source_table_address(found, project.settings)
-            return NamedTable(name=found.name, address=address, remedy=_missing_table_remedy(found), source=found)
+            source_input = SourceInput(source=source, table=table_name, location=location)
+            address = source_table_address(source_input, project.settings)
+            return NamedTable(
+                name=source_input.name, address=address, remedy=_missing_table_remedy(source_input), source=source_input
+            )
     raise SelectionError(f"there is no table {name!r}; {_suggest_table_names(project, name)}")
 
 
@@ -56,16 +58,18 @@ def _missing_table_remedy(source: SourceInput) -> str:
 
 def _suggest_table_names(project: Project, name: str) -> str:
     models = [model.name for model in project.models.values()]
-    asides = [
+    invalid_tables = [
         model.name + INVALID_TABLE_SUFFIX
         for model in project.models.values()
         if read_table_state(invalid_table_path(table_path(project.settings, model.id)))
     ]
-    guess = find_nearest(name, [*models, *asides, SYNC_LOG_TABLE])
+    guess = find_nearest(name, [*models, *invalid_tables, SYNC_LOG_TABLE])
     if guess:
         return f"did you mean {guess}?"
     sources = [f"{source}.TABLE" for source in project.settings.sources]
-    return f"there are {', '.join([*sorted(models), *asides, *sources])}" if models else "there are no models yet"
+    return (
+        f"there are {', '.join([*sorted(models), *invalid_tables, *sources])}" if models else "there are no models yet"
+    )
 
 
 def columns_lookup(
@@ -88,16 +92,16 @@ def current_columns_lookup(project: Project) -> TableColumnsLookup:
 
     def model_table(model_id: str) -> TableState | None:
         state = read_table_state(table_path(project.settings, model_id))
-        note = state.commit_metadata if state else None
-        return state if note and note.definition == project.models[model_id].definition else None
+        metadata = state.commit_metadata if state else None
+        return state if metadata and metadata.definition == project.models[model_id].definition else None
 
     return columns_lookup(project, model_table, is_readable_without_spark)
 
 
 def table_path(settings: Settings, model_id: str) -> StorageAddress:
     """Return where a model's table is: in the warehouse, or the clone of a dry run."""
-    moved = settings.dry_run_folder and settings.dry_run_folder.tables.get(model_id)
-    return StorageAddress(moved, settings.s3) if moved else warehouse_table_path(settings, model_id)
+    clone_path = settings.dry_run_folder and settings.dry_run_folder.tables.get(model_id)
+    return StorageAddress(clone_path, settings.s3) if clone_path else warehouse_table_path(settings, model_id)
 
 
 def warehouse_table_path(settings: Settings, model_id: str) -> StorageAddress:

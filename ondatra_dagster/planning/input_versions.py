@@ -33,17 +33,17 @@ def format_table_version(table: TableState) -> str:
 
 def read_input_versions(inputs: tuple[Input, ...], settings: Settings, tables: TableStateLookup) -> dict[str, str]:
     """Return each input's version by its name."""
-    return {read.name: _read_input_version(read, settings, tables) for read in inputs}
+    return {input_.name: _read_input_version(input_, settings, tables) for input_ in inputs}
 
 
 def table_state_lookup(settings: Settings) -> TableStateLookup:
     """Return a lookup of the states of the project's tables. It reads each Delta log once."""
-    known: dict[str, TableState | None] = {}
+    states: dict[str, TableState | None] = {}
 
     def table(model_id: str) -> TableState | None:
-        if model_id not in known:
-            known[model_id] = read_table_state(table_path(settings, model_id))
-        return known[model_id]
+        if model_id not in states:
+            states[model_id] = read_table_state(table_path(settings, model_id))
+        return states[model_id]
 
     return table
 
@@ -110,13 +110,13 @@ def _find_local_files(root: Path, written: str) -> Iterator[FileState]:
             state = path.stat()
         except FileNotFoundError:
             continue  # another process removed it
-        inside = path.relative_to(root) if path.is_relative_to(root) else path
-        yield FileState(str(inside), state.st_size, str(state.st_mtime_ns))
+        relative_path = path.relative_to(root) if path.is_relative_to(root) else path
+        yield FileState(str(relative_path), state.st_size, str(state.st_mtime_ns))
 
 
 def _digest_files(files: Iterable[FileState]) -> str:
-    listed = sorted(set(files))
+    sorted_files = sorted(set(files))
     digest = hashlib.sha256()
-    for file in listed:
+    for file in sorted_files:
         digest.update(f"{file.path}\0{file.size}\0{file.change_tag}\n".encode(errors="surrogateescape"))
-    return digest.hexdigest() if listed else ""
+    return digest.hexdigest() if sorted_files else ""

@@ -71,25 +71,25 @@ def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) ->
 
     It only looks at files on this machine and opens no network connection.
     """
-    known: dict[str, bool] = {}
+    is_settled_by_model: dict[str, bool] = {}
     tables = table_state_lookup(project.settings)
     is_local = local_path(project.settings.warehouse) is not None
 
     def is_settled(model_id: str) -> bool:
-        if model_id not in known:
-            known[model_id] = is_local and _is_settled(project.models[model_id])
-        return known[model_id]
+        if model_id not in is_settled_by_model:
+            is_settled_by_model[model_id] = is_local and _is_settled(project.models[model_id])
+        return is_settled_by_model[model_id]
 
     def _is_settled(model: Model) -> bool:
         table = tables(model.id) if all(map(_is_here, model.inputs)) else None
-        last = find_last_run(table, unchanged.get(model.id)) if table else None
-        if last is None or last.definition != model.definition:
+        last_run = find_last_run(table, unchanged.get(model.id)) if table else None
+        if last_run is None or last_run.definition != model.definition:
             return False
         versions = read_input_versions(model.inputs, project.settings, tables)
         if any(version in UNKNOWN_VERSIONS for version in versions.values()):
             return False
-        above = (read.model for read in model.inputs if isinstance(read, ModelInput))
-        return not list_changed_inputs(last.inputs, versions) and all(map(is_settled, above))
+        upstream_models = (input_.model for input_ in model.inputs if isinstance(input_, ModelInput))
+        return not list_changed_inputs(last_run.inputs, versions) and all(map(is_settled, upstream_models))
 
     def _is_here(read: Input) -> bool:
         if isinstance(read, SourceInput):

@@ -137,14 +137,14 @@ def make_plan(
 
     A full refresh computes all of these models again.
     """
-    chosen = [model for model in project.models.values() if selection is None or model.id in selection]
+    selected_models = [model for model in project.models.values() if selection is None or model.id in selection]
     models: dict[str, ModelStep] = {}
-    for model in chosen:
-        running = {id_ for id_, step in models.items() if step.will_run}
-        models[model.id] = plan_model(project, model, look, running=running, is_full=is_full)
+    for model in selected_models:
+        running_ids = {id_ for id_, step in models.items() if step.will_run}
+        models[model.id] = plan_model(project, model, look, running=running_ids, is_full=is_full)
     syncs = [
         plan_sync(project, model, model.sink, look, runs_first=models[model.id].will_run)
-        for model in chosen
+        for model in selected_models
         if model.sink
     ]
     return Plan(models=tuple(models.values()), syncs=tuple(syncs))
@@ -158,25 +158,29 @@ def plan_model(
     Raise SelectionError if an input has no table and doesn't run first.
     """
     inputs = read_input_versions(model.inputs, project.settings, look.tables)
-    absent = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running]
-    if absent:
-        names = _join_names([project.model(name).name for name in absent])
+    missing_ids = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running]
+    if missing_ids:
+        names = _join_names([project.model(name).name for name in missing_ids])
         raise SelectionError(f"{model.name} needs {names} to be made before it; select +{model.name} to do that")
     table = look.tables(model.id)
     if table and table.is_from_newer_version:
         raise newer_version_error(f"the table of {model.name}")
-    last = find_last_run(table, look.unchanged_runs.get(model.id)) if table else None
-    asked = "a full refresh was asked for" if is_full and table else None
-    sure = asked or next(_work_reasons(model, table, inputs, last), None) or _pending_events_reason(model, look)
-    first = [
-        project.model(read.model).name
-        for read in model.inputs
-        if isinstance(read, ModelInput) and read.model in running
+    last_run = find_last_run(table, look.unchanged_runs.get(model.id)) if table else None
+    refresh_reason = "a full refresh was asked for" if is_full and table else None
+    work_reason = (
+        refresh_reason
+        or next(_work_reasons(model, table, inputs, last_run), None)
+        or _pending_events_reason(model, look)
+    )
+    upstream_names = [
+        project.model(input_.model).name
+        for input_ in model.inputs
+        if isinstance(input_, ModelInput) and input_.model in running
     ]
-    if sure:
-        need, reason = WorkNeeded.YES, sure
-    elif first:
-        need, reason = WorkNeeded.MAYBE, f"{_join_names(first)} may change"
+    if work_reason:
+        need, reason = WorkNeeded.YES, work_reason
+    elif upstream_names:
+        need, reason = WorkNeeded.MAYBE, f"{_join_names(upstream_names)} may change"
     else:
         need, reason = WorkNeeded.NO, "nothing it reads has changed"
     return ModelStep(
@@ -185,15 +189,15 @@ def plan_model(
         reason=reason,
         inputs=inputs,
         table=table,
-        is_full=bool(asked),
-        warned=last.warned if last else {},
+        is_full=bool(refresh_reason),
+        warned=last_run.warned if last_run else {},
     )
 
 
 def _pending_events_reason(model: Model, look: PlanInputs) -> str | None:
     """Return the number of pending events as a reason to run; None without any."""
-    waiting = 0 if model.kind.has_query else look.pending_event_count(model.id)
-    return f"{format_count(waiting, 'event')} {'waits' if waiting == 1 else 'wait'}" if waiting else None
+    event_count = 0 if model.kind.has_query else look.pending_event_count(model.id)
+    return f"{format_count(event_count, 'event')} {'waits' if event_count == 1 else 'wait'}" if event_count else None
 
 
 def find_last_run(table: TableState, unchanged: UnchangedRun | None) -> CommitMetadata | UnchangedRun | None:
@@ -213,9 +217,9 @@ def _work_reasons(
         return
     if not model.is_deterministic:
         yield "its query may give other rows each time"
-    for version, told in VERSIONLESS_REASONS.items():
-        if names := [name for name, each in inputs.items() if each == version]:
-            yield f"{_format_inputs(model, names)} {told}"
+    for version, description in VERSIONLESS_REASONS.items():
+        if names := [name for name, input_version in inputs.items() if input_version == version]:
+            yield f"{_format_inputs(model, names)} {description}"
     if last is None:
         yield "its table was last written by another hand"
     else:
@@ -226,8 +230,8 @@ def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMet
     """Yield what is different since the last run."""
     if last.definition != model.definition:
         yield "its definition changed"
-    if changed := list_changed_inputs(last.inputs, inputs):
-        yield f"{_format_inputs(model, changed)} changed"
+    if changed_inputs := list_changed_inputs(last.inputs, inputs):
+        yield f"{_format_inputs(model, changed_inputs)} changed"
     if model.checks and last.checks != model.checks_digest:
         yield "its checks changed"
 
@@ -242,17 +246,21 @@ def plan_sync(
         queue = look.queues(sink.sync_id)
     except StateError as error:  # a run of this sync alone fails with this error and reports it
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.YES, reason=str(error))
-    news = next(_table_change_reasons(model, sink, look, queue), None)
+    change_reason = next(_table_change_reasons(model, sink, look, queue), None)
     backlog = _backlog_reason(queue) if queue and queue.can_send else None
-    held = _pause_reason(project, queue)
-    if sure := news or (_due_jobs_reason(project, queue) if held else backlog):
-        need, reason = WorkNeeded.YES, sure
+    pause_reason = _pause_reason(project, queue)
+    if work_reason := change_reason or (_due_jobs_reason(project, queue) if pause_reason else backlog):
+        need, reason = WorkNeeded.YES, work_reason
     elif runs_first:
         need, reason = WorkNeeded.MAYBE, f"{model.name} may change"
     else:
         need = WorkNeeded.NO
-        reason = f"{held}: {backlog or 'nothing waits'}" if held else "nothing is new, and nothing is due"
-    return SyncStep(sync_id=sink.sync_id, model=model, work_needed=need, reason=reason, reads_table=news is not None)
+        reason = (
+            f"{pause_reason}: {backlog or 'nothing waits'}" if pause_reason else "nothing is new, and nothing is due"
+        )
+    return SyncStep(
+        sync_id=sink.sync_id, model=model, work_needed=need, reason=reason, reads_table=change_reason is not None
+    )
 
 
 def _pause_reason(project: Project, queue: PlanQueueState | None) -> str | None:
@@ -304,11 +312,13 @@ def _backlog_reason(queue: PlanQueueState) -> str:
 
 def _format_inputs(model: Model, names: Collection[str]) -> str:
     """Return the names of inputs for the user: a file's is its path without options."""
-    told = [read.path if isinstance(read, FileInput) else read.name for read in model.inputs if read.name in names]
-    return _join_names(list(dict.fromkeys(told)))
+    input_names = [
+        input_.path if isinstance(input_, FileInput) else input_.name for input_ in model.inputs if input_.name in names
+    ]
+    return _join_names(list(dict.fromkeys(input_names)))
 
 
 def _join_names(names: list[str]) -> str:
-    more = len(names) - MAX_NAMED_INPUTS
-    shown = names if more <= 0 else [*names[:MAX_NAMED_INPUTS], f"{more} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    hidden_count = len(names) - MAX_NAMED_INPUTS
+    shown_names = names if hidden_count <= 0 else [*names[:MAX_NAMED_INPUTS], f"{hidden_count} more"]
+    return shown_names[0] if len(shown_names) == 1 else f"{', '.join(shown_names[:-1])} and {shown_names[-1]}"

@@ -61,8 +61,17 @@ class UnchangedRunCache:
     def store_run(self, model_id: str, unchanged: UnchangedRun) -> None:
         """Store the model's newest run that changed nothing."""
         with open_transaction(self._path, SCHEMA, purpose="writing the cache") as store:
-            inputs, warned = (orjson.dumps(dict(each)).decode() for each in (unchanged.inputs, unchanged.warned))
-            columns = (unchanged.definition, inputs, unchanged.table_version, unchanged.checks, warned, unchanged.at)
+            inputs, warnings_text = (
+                orjson.dumps(dict(mapping)).decode() for mapping in (unchanged.inputs, unchanged.warned)
+            )
+            columns = (
+                unchanged.definition,
+                inputs,
+                unchanged.table_version,
+                unchanged.checks,
+                warnings_text,
+                unchanged.at,
+            )
             store.execute(INSERT_RUN, (model_id, *columns))
 
     def read_runs(self) -> dict[str, UnchangedRun]:
@@ -75,8 +84,8 @@ class UnchangedRunCache:
                     inputs=orjson.loads(inputs),
                     table_version=str(table_version),
                     checks=str(checks),
-                    warned=orjson.loads(warned),
-                    at=at,
+                    warned=orjson.loads(warnings_text),
+                    at=run_at,
                 )
-                for model, definition, inputs, table_version, checks, warned, at in rows
+                for model, definition, inputs, table_version, checks, warnings_text, run_at in rows
             }

@@ -62,8 +62,8 @@ class LineageResolver:
 
     def columns(self, model: Model) -> tuple[ColumnLineage, ...]:
         """Return every known column of the model, in the order of its table."""
-        known = self._table_columns(ModelInput(model=model.id))
-        names = _model_column_names(model, self._relation(model)) if known is None else known
+        table_columns = self._table_columns(ModelInput(model=model.id))
+        names = _model_column_names(model, self._relation(model)) if table_columns is None else table_columns
         return tuple(self._column_lineage(model, name) for name in names if name is not None)
 
     def column(self, model: Model, name: str) -> ColumnLineage:
@@ -72,9 +72,9 @@ class LineageResolver:
         if name.casefold() in columns:
             return columns[name.casefold()]
         if self._relation(model).unknown_columns is None or self._table_columns(ModelInput(model=model.id)) is not None:
-            known = [column.name for column in columns.values()]
+            known_names = [column.name for column in columns.values()]
             raise SelectionError(
-                f"{model.name} has no column {name!r}; {suggest_correction(name, known, plural='columns')}"
+                f"{model.name} has no column {name!r}; {suggest_correction(name, known_names, plural='columns')}"
             )
         return self._column_lineage(model, name)
 
@@ -86,8 +86,8 @@ class LineageResolver:
     def sources(self, model: Model, name: str) -> tuple[tuple[ColumnOrigin, ...], bool]:
         """Return the source and file columns that the column comes from, and whether these are all."""
         branches = list(_walk_branches(self.branch(model, name)))
-        ends = {branch.origin for branch in branches if not isinstance(branch.origin.input, ModelInput)}
-        return _sort_origins(ends), all(branch.is_known for branch in branches)
+        raw_columns = {branch.origin for branch in branches if not isinstance(branch.origin.input, ModelInput)}
+        return _sort_origins(raw_columns), all(branch.is_known for branch in branches)
 
     def find_unresolved_columns(self, model: Model) -> list[UnresolvedColumn]:
         """Return the columns of the model's query that certainly name nothing."""
@@ -105,36 +105,46 @@ class LineageResolver:
         column = self._column_lineage(self._project.models[origin.input.model], origin.column)
         is_repeated = origin in seen and bool(column.origins)
         seen.add(origin)
-        above = () if is_repeated else tuple(self._build_branch(each, seen) for each in column.origins)
-        return LineageBranch(origin, column.is_known, is_repeated, above)
+        upstream_branches = (
+            ()
+            if is_repeated
+            else tuple(self._build_branch(upstream_origin, seen) for upstream_origin in column.origins)
+        )
+        return LineageBranch(origin, column.is_known, is_repeated, upstream_branches)
 
     def _column_lineage(self, model: Model, name: str) -> ColumnLineage:
-        made = self._column_value_sources(model, name)
-        return ColumnLineage(name, _sort_origins(made.origins), made.is_known)
+        value_sources = self._column_value_sources(model, name)
+        return ColumnLineage(name, _sort_origins(value_sources.origins), value_sources.is_known)
 
     def _column_value_sources(self, model: Model, name: str) -> ValueSources:
         if name.casefold() in model.kind.own_columns:
             return NO_SOURCES
-        found = self._relation(model).find_column(name)
-        if found is None or found == UNKNOWN_SOURCES:
+        value_sources = self._relation(model).find_column(name)
+        if value_sources is None or value_sources == UNKNOWN_SOURCES:
             return self._sources_by_position(model, name) or UNKNOWN_SOURCES
-        return found
+        return value_sources
 
     def _sources_by_position(self, model: Model, name: str) -> ValueSources | None:
         """Return the sources of a column that Spark has named, found by its position in the table."""
-        given = self._relation(model)
-        known = self._table_columns(ModelInput(model=model.id))
-        if given.unknown_columns is not None or known is None or len(known) != len(_model_column_names(model, given)):
+        relation = self._relation(model)
+        table_columns = self._table_columns(ModelInput(model=model.id))
+        if (
+            relation.unknown_columns is not None
+            or table_columns is None
+            or len(table_columns) != len(_model_column_names(model, relation))
+        ):
             return None
-        pairs = zip(known, given.columns, strict=False)  # the columns that the kind adds come last
-        return next((column.sources for each, column in pairs if each.casefold() == name.casefold()), None)
+        pairs = zip(table_columns, relation.columns, strict=False)  # the columns that the kind adds come last
+        return next(
+            (column.sources for table_column, column in pairs if table_column.casefold() == name.casefold()), None
+        )
 
     def _relation(self, model: Model) -> Relation:
         if model.id not in self._relations:
-            above = self._project.upstream(model.id) | {model.id}
-            for id_, each in self._project.models.items():  # in their order: upstream models come first
-                if id_ in above and id_ not in self._relations:
-                    self._relations[id_] = self._read_relation(each)
+            needed_ids = self._project.upstream(model.id) | {model.id}
+            for id_, project_model in self._project.models.items():  # in their order: upstream models come first
+                if id_ in needed_ids and id_ not in self._relations:
+                    self._relations[id_] = self._read_relation(project_model)
         return self._relations[model.id]
 
     def _read_relation(self, model: Model) -> Relation:
@@ -142,24 +152,24 @@ class LineageResolver:
         return trace_columns(query.tree, self._relation_of(model)) if query else opaque_relation()
 
     def _relation_of(self, model: Model) -> InputRelationLookup:
-        inputs = {each.start: each.input for each in model.references if not each.is_qualifier}
+        inputs = {reference.start: reference.input for reference in model.references if not reference.is_qualifier}
 
         def relation_of(table: exp.Table) -> Relation:
-            read = inputs.get(table.parts[0].meta.get("start", -1))
-            return opaque_relation() if read is None else self._input_relation(read)
+            input_ = inputs.get(table.parts[0].meta.get("start", -1))
+            return opaque_relation() if input_ is None else self._input_relation(input_)
 
         return relation_of
 
     def _input_relation(self, read: Input) -> Relation:
         """Return an input with the columns of its table, or else with those of its query."""
-        known = self._table_columns(read)
-        if known is None and isinstance(read, ModelInput):
+        column_names = self._table_columns(read)
+        if column_names is None and isinstance(read, ModelInput):
             model = self._project.models[read.model]
-            given = self._relation(model)
-            names = _model_column_names(model, given)
-            if given.unknown_columns is None and None not in names:
-                known = [name for name in names if name is not None]
-        return input_relation(read, known)
+            relation = self._relation(model)
+            names = _model_column_names(model, relation)
+            if relation.unknown_columns is None and None not in names:
+                column_names = [name for name in names if name is not None]
+        return input_relation(read, column_names)
 
 
 def _parse_query(model: Model) -> ParsedQuery | None:

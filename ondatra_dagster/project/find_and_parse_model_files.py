@@ -40,21 +40,21 @@ def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
     if not folder.is_dir():
         report(_problem("models", "there is no such folder", "stand in a project, or make one: ondatra init DIR"))
         return []
-    found: dict[str, ModelFile] = {}
+    models_by_unique_name: dict[str, ModelFile] = {}
     for path in _sql_files(folder):
         file = path.relative_to(root).as_posix()
         model = ModelFile(".".join((path.parent.name, path.stem)), path, file)
-        wrong = _find_name_problem(path, folder)
-        other = found.get(_unique_model_name(model))
-        if wrong:
-            report(_problem(file, *wrong))
-        elif other:
-            same = other.name.casefold() == model.name.casefold()
-            what = f"{other.file} is {'the same model' if same else 'the same name in Dagster'}"
-            report(_problem(file, what, "rename one of them"))
+        name_problem = _find_name_problem(path, folder)
+        earlier_model = models_by_unique_name.get(_unique_model_name(model))
+        if name_problem:
+            report(_problem(file, *name_problem))
+        elif earlier_model:
+            is_same_name = earlier_model.name.casefold() == model.name.casefold()
+            description = f"{earlier_model.file} is {'the same model' if is_same_name else 'the same name in Dagster'}"
+            report(_problem(file, description, "rename one of them"))
         else:
-            found[_unique_model_name(model)] = model
-    return list(found.values())
+            models_by_unique_name[_unique_model_name(model)] = model
+    return list(models_by_unique_name.values())
 
 
 def find_sink_files(root: Path) -> dict[str, Path]:
@@ -85,8 +85,8 @@ def _unique_model_name(model: ModelFile) -> str:
 
 def _sql_files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.suffix.casefold() == ".sql" and not hidden and path.is_file():
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix.casefold() == ".sql" and not is_hidden and path.is_file():
             yield path
 
 
@@ -146,7 +146,7 @@ def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProb
         report(Problem(file=file.file, line=line + error.line - 1, description=error.description, remedy=error.remedy))
         return None
     draft = ParsedModelFile(file, header, query, line, read_output_columns(query.tree), events)
-    looks = (
+    checks = (
         _untranslatable_call_problems,
         _misplaced_header_problems,
         _column_problems,
@@ -154,7 +154,7 @@ def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProb
         _incremental_problems,
         _on_change_problems,
     )
-    for problem in (problem for look in looks for problem in look(draft)):
+    for problem in (problem for check in checks for problem in check(draft)):
         report(problem)
     return draft
 
@@ -167,35 +167,37 @@ def _untranslatable_call_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a problem for each header line below the first word of the query: it would have no effect."""
     for line, comment in draft.query.comments:
-        for late in find_header_lines(comment, first_line=line):
-            if late.word in HEADER_WORDS:
-                yield draft.problem(late.number, f"@{late.spelling} stands below the query", "move it above")
+        for header_line in find_header_lines(comment, first_line=line):
+            if header_line.word in HEADER_WORDS:
+                yield draft.problem(
+                    header_line.number, f"@{header_line.spelling} stands below the query", "move it above"
+                )
 
 
 def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a problem for each column that a table can't have, as far as the query's text shows it."""
-    seen: set[str] = set()
-    how = " with AS" if draft.header.kind.has_query else ""
+    earlier_names: set[str] = set()
+    alias_hint = " with AS" if draft.header.kind.has_query else ""
     for name, line in draft.columns.columns:
         if is_reserved_name(name):
-            yield draft.problem(line, f"a column can't be called {name!r}", f"rename it{how}")
+            yield draft.problem(line, f"a column can't be called {name!r}", f"rename it{alias_hint}")
         elif name.casefold() in draft.header.kind.own_columns:
-            what = f"kind {draft.header.kind.name} has a column {name!r} of its own"
-            yield draft.problem(line, what, f"rename it{how}")
-        elif name.casefold() in seen:
-            yield draft.problem(line, f"column {name!r} comes twice", f"rename one of them{how}")
-        seen.add(name.casefold())
+            description = f"kind {draft.header.kind.name} has a column {name!r} of its own"
+            yield draft.problem(line, description, f"rename it{alias_hint}")
+        elif name.casefold() in earlier_names:
+            yield draft.problem(line, f"column {name!r} comes twice", f"rename one of them{alias_hint}")
+        earlier_names.add(name.casefold())
 
 
 def _unknown_column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a problem for each column that the header names and that the query certainly doesn't have."""
     if not draft.columns.is_complete:
         return
-    known = [column.name for column in draft.columns.columns]
-    own = draft.header.kind.own_columns
+    column_names = [column.name for column in draft.columns.columns]
+    kind_columns = draft.header.kind.own_columns
     for name, line in draft.header.named_columns:
-        if draft.columns.find_column(name) is None and name.casefold() not in own:
-            remedy = suggest_correction(name, known, plural="columns")
+        if draft.columns.find_column(name) is None and name.casefold() not in kind_columns:
+            remedy = suggest_correction(name, column_names, plural="columns")
             yield draft.header_problem(line, f"the query has no column {name!r}", remedy)
 
 
@@ -203,9 +205,9 @@ def _incremental_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a problem if only one of @incremental and {{ last_value }} is there."""
     places, incremental = draft.query.last_values, draft.header.incremental
     if incremental and not places and draft.header.kind.takes_incremental:
-        what = "@incremental is there, but the query doesn't use {{ last_value }}"
+        description = "@incremental is there, but the query doesn't use {{ last_value }}"
         remedy = f"add WHERE {incremental.column} >= {{{{ last_value }}}}"
-        yield draft.header_problem(draft.header.incremental_line, what, remedy)
+        yield draft.header_problem(draft.header.incremental_line, description, remedy)
     if places and not incremental:
         line = draft.query.sql.count("\n", 0, places[0][0]) + 1
         yield draft.problem(line, "{{ last_value }} needs @incremental", "add -- @incremental: column")
@@ -217,11 +219,11 @@ def _on_change_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     if header.schedule != ON_CHANGE:
         return
     if not header.kind.has_query:
-        what, remedy = "events are flushed without a @schedule", "remove it, or give a time"
-        yield draft.header_problem(header.schedule_line, what, remedy)
+        description, remedy = "events are flushed without a @schedule", "remove it, or give a time"
+        yield draft.header_problem(header.schedule_line, description, remedy)
     elif not draft.query.is_deterministic:
-        what = "a query that may give other rows each time can't run on change"
-        yield draft.header_problem(header.schedule_line, what, "give @schedule a time, such as 0 6 * * *")
+        description = "a query that may give other rows each time can't run on change"
+        yield draft.header_problem(header.schedule_line, description, "give @schedule a time, such as 0 6 * * *")
 
 
 FileStates: TypeAlias = frozenset[tuple[str, int, int]]

@@ -58,11 +58,11 @@ def read_column_name(value: str) -> str:
 
 def read_sink(value: str) -> tuple[str, tuple[str, ...]]:
     """Return the name of a lib/*.star file and the texts between its parentheses."""
-    found = SINK_PATTERN.fullmatch(value)
-    if found is None:
+    match = SINK_PATTERN.fullmatch(value)
+    if match is None:
         raise HeaderValueError(f"@sink {value!r} can't be read", "write @sink: name or @sink: name('text', 'text')")
-    arguments = re.findall(QUOTED_PATTERN, found["arguments"] or "")
-    return found["name"], tuple(text[1:-1].replace(text[0] * 2, text[0]) for text in arguments)
+    arguments = re.findall(QUOTED_PATTERN, match["arguments"] or "")
+    return match["name"], tuple(text[1:-1].replace(text[0] * 2, text[0]) for text in arguments)
 
 
 def read_sync_id(value: str) -> str:
@@ -87,18 +87,18 @@ def read_tag(value: str) -> str:
 
 
 def read_column(value: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(`(?:[^`]|``)+`|[^`=]+?)\s*=\s*(.+)", value)
-    if found is None:
+    match = re.fullmatch(r"(`(?:[^`]|``)+`|[^`=]+?)\s*=\s*(.+)", value)
+    if match is None:
         raise HeaderValueError(f"@column {value!r} has no description", "write @column: name = what it holds")
-    return _unquote(found[1]), found[2]
+    return _unquote(match[1]), match[2]
 
 
 def read_limit(value: str) -> RowLimit:
     """Return a number of rows, or a percentage: 10, 5%, 0.5%."""
-    found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", value)
-    if found is None or Decimal(found[2] or 0) > 100:
+    match = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", value)
+    if match is None or Decimal(match[2] or 0) > 100:
         raise HeaderValueError(f"{value!r} is not a limit", "write a number of rows, 10, or a percentage, 5%")
-    return RowLimit(Decimal(found[1])) if found[1] else RowLimit(Decimal(found[2]), is_percentage=True)
+    return RowLimit(Decimal(match[1])) if match[1] else RowLimit(Decimal(match[2]), is_percentage=True)
 
 
 def read_lag(value: str) -> float:
@@ -159,10 +159,10 @@ def read_cron(value: str, *, remedy: str = SCHEDULE_REMEDY) -> str:
 
 def _is_cron_part(part: str, numbers: range, names: tuple[str, ...]) -> bool:
     """Return whether it is *, 5, 1-5, mon, */15 or 1-9/2."""
-    found = CRON_PART.fullmatch(part)
-    if found is None or found["step"] == "0" or (found["step"] and found["first"] and not found["last"]):
+    match = CRON_PART.fullmatch(part)
+    if match is None or match["step"] == "0" or (match["step"] and match["first"] and not match["last"]):
         return False
-    ends = [_parse_cron_number(end, numbers, names) for end in (found["first"], found["last"]) if end]
+    ends = [_parse_cron_number(end, numbers, names) for end in (match["first"], match["last"]) if end]
     return None not in ends and ends == sorted(ends, key=lambda end: end or 0)
 
 
@@ -181,8 +181,8 @@ def _has_possible_day(days: str, months: str) -> bool:
 def _expand_cron_field(field: str, numbers: range, names: tuple[str, ...]) -> Iterator[int]:
     """Yield the numbers that a field's parts mean. The parts must be valid."""
     for part in field.split(","):
-        found = CRON_PART.fullmatch(part)
-        first = _parse_cron_number(found["first"], numbers, names) if found and found["first"] else None
-        last = _parse_cron_number(found["last"], numbers, names) if found and found["last"] else first
-        step = int(found["step"]) if found and found["step"] else 1
+        match = CRON_PART.fullmatch(part)
+        first = _parse_cron_number(match["first"], numbers, names) if match and match["first"] else None
+        last = _parse_cron_number(match["last"], numbers, names) if match and match["last"] else first
+        step = int(match["step"]) if match and match["step"] else 1
         yield from numbers[::step] if first is None else range(first, (last or first) + 1, step)

@@ -209,5 +209,5 @@ class Model:
         """Return a digest of all checks, or "" without any. No check changes the result of the query."""
         if not self.checks:
             return ""
-        said = sorted(f"{check.check_type} {' '.join(check.words)}" for check in self.checks)
-        return hashlib.sha256("\n".join(said).encode()).hexdigest()
+        check_texts = sorted(f"{check.check_type} {' '.join(check.words)}" for check in self.checks)
+        return hashlib.sha256("\n".join(check_texts).encode()).hexdigest()

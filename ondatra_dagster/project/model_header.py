@@ -84,48 +84,48 @@ class Header:
 
 def find_header_end(text: str) -> int:
     """Return the place where the comments above the query end and the query begins."""
-    found = LEADING_COMMENTS.match(text)
-    return found.end() if found else 0
+    comments_match = LEADING_COMMENTS.match(text)
+    return comments_match.end() if comments_match else 0
 
 
 def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]:
     """Yield every header line in a text that has only comments and white space."""
     for comment in COMMENT_PATTERN.finditer(text):
-        found = HEADER_LINE_PATTERN.fullmatch(comment.group().rstrip())
-        if found is None:
+        line_match = HEADER_LINE_PATTERN.fullmatch(comment.group().rstrip())
+        if line_match is None:
             continue
-        word = found["word"].casefold()
+        word = line_match["word"].casefold()
         word = HEADER_SYNONYMS.get(word, word)
         # "-- @anna, please look" is an ordinary comment
-        if found["colon"] or find_nearest(word, HEADER_WORDS, likeness=0.8):
+        if line_match["colon"] or find_nearest(word, HEADER_WORDS, likeness=0.8):
             number = text.count("\n", 0, comment.start()) + first_line
-            yield HeaderLine(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
+            yield HeaderLine(number, word, line_match["word"], line_match["value"].strip(), bool(line_match["colon"]))
 
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:
     """Return the header as far as it can be read, and all problems. `sinks` are the files of lib/."""
-    reading = _HeaderReader(file)
+    reader = _HeaderReader(file)
     for line in find_header_lines(text):
-        reading.add_line(line)
-    kind = reading.single_value("kind", KINDS["table"])
-    key_columns = _choose_key(reading, kind)
+        reader.add_line(line)
+    kind = reader.single_value("kind", KINDS["table"])
+    key_columns = _choose_key(reader, kind)
     header = Header(
         kind=kind,
         key_columns=key_columns,
-        storage_columns=() if STORAGE_WORD in kind.key_headers else reading.single_value(STORAGE_WORD, ()),
-        incremental=_build_incremental(reading, kind),
-        incremental_line=reading.first_line_of("incremental"),
-        sink=_build_sink(reading, model, kind, sinks),
-        description=reading.single_value("description", None),
-        owners=reading.all_values("owner"),
-        tags=reading.all_values("tag"),
-        column_descriptions=reading.all_values("column"),
-        checks=tuple(build_row_checks(list(_collect_conditions(reading)))),
-        schedule=reading.single_value("schedule", None),
-        schedule_line=reading.first_line_of("schedule"),
-        named_columns=tuple(reading.named_columns()),
+        storage_columns=() if STORAGE_WORD in kind.key_headers else reader.single_value(STORAGE_WORD, ()),
+        incremental=_build_incremental(reader, kind),
+        incremental_line=reader.first_line_of("incremental"),
+        sink=_build_sink(reader, model, kind, sinks),
+        description=reader.single_value("description", None),
+        owners=reader.all_values("owner"),
+        tags=reader.all_values("tag"),
+        column_descriptions=reader.all_values("column"),
+        checks=tuple(build_row_checks(list(_collect_conditions(reader)))),
+        schedule=reader.single_value("schedule", None),
+        schedule_line=reader.first_line_of("schedule"),
+        named_columns=tuple(reader.named_columns()),
     )
-    return header, reading.problems
+    return header, reader.problems
 
 
 class _HeaderReader:
@@ -140,20 +140,20 @@ class _HeaderReader:
     def add_line(self, line: HeaderLine) -> None:
         try:
             self.values.setdefault(line.word, []).append((self._parse_value(line), line.number))
-        except values.HeaderValueError as bad:
-            self.report_problem(line.number, bad.description, bad.remedy)
+        except values.HeaderValueError as error:
+            self.report_problem(line.number, error.description, error.remedy)
         self.lines.setdefault(line.word, []).append(line.number)
 
     def _parse_value(self, line: HeaderLine) -> object:
         word = HEADER_WORDS.get(line.word)
         if word is None:
-            known = suggest_correction(line.spelling, [*HEADER_WORDS, *HEADER_SYNONYMS], plural="words")
-            raise values.HeaderValueError(f"@{line.spelling} is not a header", known)
+            remedy = suggest_correction(line.spelling, [*HEADER_WORDS, *HEADER_SYNONYMS], plural="words")
+            raise values.HeaderValueError(f"@{line.spelling} is not a header", remedy)
         if not line.has_colon or not line.value:
             raise values.HeaderValueError(f"@{line.spelling} says nothing", f"write -- @{line.spelling}: value")
         if line.word in self.lines and not word.is_repeatable:
-            first = self.lines[line.word][0]
-            raise values.HeaderValueError(f"@{line.spelling} is on line {first} already", "keep one of the two")
+            first_line = self.lines[line.word][0]
+            raise values.HeaderValueError(f"@{line.spelling} is on line {first_line} already", "keep one of the two")
         return word.reader(line.value)
 
     def report_problem(self, line: int, what: str, remedy: str) -> None:
@@ -192,13 +192,13 @@ class _HeaderReader:
 def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, CheckCondition, int]]:
     """Yield the checks' conditions, each once. Report a condition that is written twice."""
     for word in CheckType:
-        first: dict[tuple[str, ...], int] = {}
+        first_lines: dict[tuple[str, ...], int] = {}
         for condition, line in reading.values.get(word, ()):
-            other = first.setdefault(condition.words, line)
-            if other == line:
+            first_line = first_lines.setdefault(condition.words, line)
+            if first_line == line:
                 yield word, condition, line
             else:
-                reading.report_problem(line, f"@{word} says what line {other} says", "keep one of the two")
+                reading.report_problem(line, f"@{word} says what line {first_line} says", "keep one of the two")
 
 
 def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
@@ -206,34 +206,34 @@ def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
     if "kind" in reading.lines and not reading.has_value("kind"):
         return ()  # the kind is unknown, so its key is too
     _report_other_keys(reading, kind)
-    given = [word for word in kind.key_headers if word in reading.lines]
-    if len(given) > 1:
-        what = f"@{given[0]} and @{given[1]} say the same of kind {kind.name}"
-        reading.report_word(given[1], what, "keep one of them")
-    if not given and kind.needs_key:
+    key_words = [word for word in kind.key_headers if word in reading.lines]
+    if len(key_words) > 1:
+        description = f"@{key_words[0]} and @{key_words[1]} say the same of kind {kind.name}"
+        reading.report_word(key_words[1], description, "keep one of them")
+    if not key_words and kind.needs_key:
         remedy = f"add -- @{kind.key_headers[0]}: column"
         reading.report_word("kind", f"kind {kind.name} needs a key", remedy)
-    return reading.single_value(given[0], ()) if given else ()
+    return reading.single_value(key_words[0], ()) if key_words else ()
 
 
 def _report_other_keys(reading: _HeaderReader, kind: Kind) -> None:
-    instead = f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
+    remedy = f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
     for word in KEY_WORDS:
         if word in reading.lines and word not in (*kind.key_headers, STORAGE_WORD):
-            reading.report_word(word, f"kind {kind.name} has no @{word}", instead)
+            reading.report_word(word, f"kind {kind.name} has no @{word}", remedy)
 
 
 def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None:
     """Return the @incremental line. Report a kind that can't have it, and an @incremental_initial without it."""
     if "incremental" not in reading.lines:
         if "incremental_initial" in reading.lines:
-            what = "@incremental_initial has no @incremental"
-            reading.report_word("incremental_initial", what, "add -- @incremental: column")
+            description = "@incremental_initial has no @incremental"
+            reading.report_word("incremental_initial", description, "add -- @incremental: column")
         return None
     if not kind.takes_incremental:
-        kinds = " or ".join(name for name, each in KINDS.items() if each.takes_incremental)
-        what = f"kind {kind.name} can't be incremental"
-        reading.report_word("incremental", what, f"remove it, or choose kind {kinds}")
+        kinds = " or ".join(name for name, kind_ in KINDS.items() if kind_.takes_incremental)
+        description = f"kind {kind.name} can't be incremental"
+        reading.report_word("incremental", description, f"remove it, or choose kind {kinds}")
     if not reading.has_value("incremental"):
         return None
     return Incremental(
@@ -251,8 +251,8 @@ def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collectio
         return None
     name, arguments = reading.single_value("sink", ("", ()))
     if name not in sinks:
-        known = suggest_correction(name, sinks, plural="sinks")
-        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", known)
+        suggestion = suggest_correction(name, sinks, plural="sinks")
+        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", suggestion)
     return ModelSink(
         name=name,
         arguments=arguments,

@@ -37,7 +37,7 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 def select_models(project: Project, selections: Iterable[str]) -> set[str]:
     """Return the ids of all selected models; raise SelectionError for an invalid selection."""
-    return {id_ for written in selections for id_ in _SelectionParser(written, project).parse_selection()}
+    return {id_ for selection in selections for id_ in _SelectionParser(selection, project).parse_selection()}
 
 
 class _SelectionParser:
@@ -51,22 +51,22 @@ class _SelectionParser:
         self.words = WORD_PATTERN.findall(written)
 
     def parse_selection(self) -> set[str]:
-        chosen = self._parse_or()
+        model_ids = self._parse_or()
         if self.words:
             raise self._syntax_error()
-        return chosen
+        return model_ids
 
     def _parse_or(self) -> set[str]:
-        chosen = self._parse_and()
+        model_ids = self._parse_and()
         while self._accept_word("or"):
-            chosen = chosen | self._parse_and()
-        return chosen
+            model_ids = model_ids | self._parse_and()
+        return model_ids
 
     def _parse_and(self) -> set[str]:
-        chosen = self._parse_not()
+        model_ids = self._parse_not()
         while self._accept_word("and"):
-            chosen = chosen & self._parse_not()
-        return chosen
+            model_ids = model_ids & self._parse_not()
+        return model_ids
 
     def _parse_not(self) -> set[str]:
         if self._accept_word("not"):
@@ -77,20 +77,20 @@ class _SelectionParser:
             if self._accept_word("sinks"):
                 return _boundary_models(self._parse_not(), self.downstream_edges)
         if self._accept_word("("):
-            chosen = self._parse_or()
+            model_ids = self._parse_or()
             if not self._accept_word(")"):
                 raise self._syntax_error()
-            return chosen
+            return model_ids
         return self._parse_term()
 
     def _parse_term(self) -> set[str]:
         term = TERM_PATTERN.fullmatch(self.words.pop(0)) if self.words else None
         if term is None:
             raise self._syntax_error()
-        chosen = _match_attribute(self.project, term["core"])
-        around = [_reachable_within(self.upstream_edges, id_, term["up"]) for id_ in chosen]
-        around += [_reachable_within(self.downstream_edges, id_, term["down"]) for id_ in chosen]
-        return chosen.union(*around)
+        model_ids = _match_attribute(self.project, term["core"])
+        reachable_ids = [_reachable_within(self.upstream_edges, id_, term["up"]) for id_ in model_ids]
+        reachable_ids += [_reachable_within(self.downstream_edges, id_, term["down"]) for id_ in model_ids]
+        return model_ids.union(*reachable_ids)
 
     def _accept_word(self, word: str) -> bool:
         if self.words and self.words[0].casefold() == word:
@@ -107,14 +107,14 @@ def _match_attribute(project: Project, core: str) -> set[str]:
     if not colon:
         attribute, pattern = "key", core
     if attribute not in ATTRIBUTES:
-        known = suggest_correction(attribute, ATTRIBUTES, plural="attributes")
-        raise SelectionError(f"{core!r} selects by an unknown attribute; {known}")
+        suggestion = suggest_correction(attribute, ATTRIBUTES, plural="attributes")
+        raise SelectionError(f"{core!r} selects by an unknown attribute; {suggestion}")
     test = ATTRIBUTES[attribute]
-    chosen = {model.id for model in project.models.values() if test(model, pattern.replace('"', ""))}
-    if not chosen and pattern not in ("*", "*/*"):
+    model_ids = {model.id for model in project.models.values() if test(model, pattern.replace('"', ""))}
+    if not model_ids and pattern not in ("*", "*/*"):
         names = [model.name for model in project.models.values()]
         raise SelectionError(f"no model is meant by {core!r}; {suggest_correction(pattern, names, plural='models')}")
-    return chosen
+    return model_ids
 
 
 def _boundary_models(chosen: set[str], edges: Graph) -> set[str]:

@@ -24,9 +24,9 @@ class Project:
         try:
             return self.models[name.replace("/", ".").casefold()]
         except KeyError:
-            known = [model.name for model in self.models.values()]
+            model_names = [model.name for model in self.models.values()]
             raise SelectionError(
-                f"there is no model {name!r}; {suggest_correction(name, known, plural='models')}"
+                f"there is no model {name!r}; {suggest_correction(name, model_names, plural='models')}"
             ) from None
 
     def sync(self, sync_id: str) -> Model:
@@ -34,8 +34,8 @@ class Project:
         for model in self.models_with_sinks():
             if model.sink and sync_id.casefold() in (model.sink.sync_id.casefold(), model.id):
                 return model
-        known = [model.sink.sync_id for model in self.models_with_sinks() if model.sink]
-        raise SelectionError(f"there is no sync {sync_id!r}; {suggest_correction(sync_id, known, plural='syncs')}")
+        sync_ids = [model.sink.sync_id for model in self.models_with_sinks() if model.sink]
+        raise SelectionError(f"there is no sync {sync_id!r}; {suggest_correction(sync_id, sync_ids, plural='syncs')}")
 
     def models_with_sinks(self) -> tuple[Model, ...]:
         """Return the models with a @sink, in order."""

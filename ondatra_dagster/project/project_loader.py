@@ -48,10 +48,10 @@ class PartialProject(NamedTuple):
 
 def load_project(root: Path, settings: Settings) -> Project:
     """Return the project at `root`; raise ProjectError with every problem of its files."""
-    reading = read_project(root, settings)
-    if reading.problems:
-        raise ProjectError(reading.problems)
-    return reading.project
+    partial_project = read_project(root, settings)
+    if partial_project.problems:
+        raise ProjectError(partial_project.problems)
+    return partial_project.project
 
 
 def read_project(root: Path, settings: Settings) -> PartialProject:
@@ -64,22 +64,22 @@ def read_project(root: Path, settings: Settings) -> PartialProject:
     names = InputNames(models={file.name.casefold(): file.name for file in files}, sources=source_locations(settings))
     drafts = [draft for file in files if (draft := parse_model_file(file, sinks, problems.append))]
     models: dict[str, Model] = {}
-    lines: dict[str, InputReferences] = {}
+    references_by_model: dict[str, InputReferences] = {}
     for draft in drafts:
-        found = find_references(draft.query, names)
-        problems += map(draft.query_problem, found.unreadable_inputs)
+        references = find_references(draft.query, names)
+        problems += map(draft.query_problem, references.unreadable_inputs)
         warnings += [
-            *_absent_input_warnings(draft, found, settings),
+            *_absent_input_warnings(draft, references, settings),
             *_strict_comparison_warnings(draft),
             *_bare_decimal_warnings(draft),
         ]
-        model = _build_model(draft, found, settings)
+        model = _build_model(draft, references, settings)
         models[model.id] = model
-        lines[model.id] = found
+        references_by_model[model.id] = references
     problems += _sync_id_problems(list(models.values()))
     problems += _source_name_problems(files, settings)
     order, cycles = sort_topologically(model_graph(models))
-    problems += [_cycle_problem(cycle, models, lines) for cycle in cycles]
+    problems += [_cycle_problem(cycle, models, references_by_model) for cycle in cycles]
     project = Project(
         root=root,
         settings=settings,
@@ -127,70 +127,72 @@ def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -
     session = {name: value for name, value in settings.spark.conf.items() if name.startswith("spark.sql.")}
     key = [name.casefold() for name in header.key_columns]
     incremental = header.incremental.column.casefold() if header.incremental else None
-    decides = json.dumps([query.words, header.kind.name, key, incremental, session], sort_keys=True)
-    return hashlib.sha256(decides.encode()).hexdigest()
+    content = json.dumps([query.words, header.kind.name, key, incremental, session], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _absent_input_warnings(draft: ParsedModelFile, found: InputReferences, settings: Settings) -> Iterator[Problem]:
     """Yield a warning for each missing file or table. It is no problem: it may be created before the run."""
-    for read, line in found.lines:
-        if not isinstance(read, ModelInput) and not is_input_present(read, settings):
-            name = read.path if isinstance(read, FileInput) else read.name
-            yield draft.problem(line, f"{name} isn't there", absent_input_remedy(read, settings))
+    for input_, line in found.lines:
+        if not isinstance(input_, ModelInput) and not is_input_present(input_, settings):
+            name = input_.path if isinstance(input_, FileInput) else input_.name
+            yield draft.problem(line, f"{name} isn't there", absent_input_remedy(input_, settings))
 
 
 def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a warning if the query uses >: later rows with the same value as {{ last_value }} are never read."""
     if draft.query.last_values and excludes_last_value(draft.query.tree):
         line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
-        what = "rows that are equal to {{ last_value }} and come later are lost"
-        yield draft.problem(line, what, "compare with >=: those that are there already aren't taken twice")
+        description = "rows that are equal to {{ last_value }} and come later are lost"
+        yield draft.problem(line, description, "compare with >=: those that are there already aren't taken twice")
 
 
 def _bare_decimal_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a warning for each DECIMAL without digits: in Spark it has no decimal places, elsewhere it has."""
-    for written, line in sorted({(written.upper(), line) for written, line in draft.query.bare_decimals}):
-        what = f"{written} without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point"
-        yield draft.problem(line, what, f"write {written}(18, 2), or how many digits it has")
+    for type_name, line in sorted({(type_name.upper(), line) for type_name, line in draft.query.bare_decimals}):
+        description = f"{type_name} without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point"
+        yield draft.problem(line, description, f"write {type_name}(18, 2), or how many digits it has")
 
 
 def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
     """Yield a problem for each id that two syncs share, or that is too long for the name of a folder."""
-    first: dict[str, Model] = {}
+    models_by_sync_id: dict[str, Model] = {}
     for model in models:
         if model.sink is None:
             continue
         sync_id = model.sink.sync_id
-        other = first.setdefault(sync_id.casefold(), model)
-        if other is not model:
-            what = f"sync id {sync_id!r} is also that of {other.file}"
-            yield Problem(file=model.file, line=model.sink.line, description=what, remedy="give it an own @sync_id")
+        first_model = models_by_sync_id.setdefault(sync_id.casefold(), model)
+        if first_model is not model:
+            description = f"sync id {sync_id!r} is also that of {first_model.file}"
+            yield Problem(
+                file=model.file, line=model.sink.line, description=description, remedy="give it an own @sync_id"
+            )
         if len(sync_id) > SYNC_ID_LENGTH:
-            what = f"the model's name is too long for a sync id ({len(sync_id)} of {SYNC_ID_LENGTH})"
-            yield Problem(file=model.file, line=model.sink.line, description=what, remedy="add a @sync_id")
+            description = f"the model's name is too long for a sync id ({len(sync_id)} of {SYNC_ID_LENGTH})"
+            yield Problem(file=model.file, line=model.sink.line, description=description, remedy="add a @sync_id")
 
 
 def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Iterator[Problem]:
     """Yield a problem for each source named like a folder of models or a file format: the name would be ambiguous."""
     folders = {file.name.partition(".")[0].casefold() for file in files}
     for source in settings.sources:
-        taken = f"models/{source}" if source.casefold() in folders else None
-        taken = "a file format" if source.casefold() in FILE_FORMATS else taken
-        taken = "where ondatra's own tables are" if source.casefold() == ONDATRA_SCHEMA else taken
-        if taken:
-            what = f"[tool.ondatra.sources] {source!r} is also {taken}"
+        other_meaning = f"models/{source}" if source.casefold() in folders else None
+        other_meaning = "a file format" if source.casefold() in FILE_FORMATS else other_meaning
+        other_meaning = "where ondatra's own tables are" if source.casefold() == ONDATRA_SCHEMA else other_meaning
+        if other_meaning:
+            description = f"[tool.ondatra.sources] {source!r} is also {other_meaning}"
             file, line = find_setting_line(f"sources.{source}", settings.root)
-            yield Problem(file=file, line=line, description=what, remedy="rename the source")
+            yield Problem(file=file, line=line, description=description, remedy="rename the source")
 
 
 def _cycle_problem(cycle: Sequence[str], models: Mapping[str, Model], found: Mapping[str, InputReferences]) -> Problem:
     """Return a problem with the whole path, at the line where its first model reads the next."""
-    first = models[cycle[0]]
-    line = dict(found[first.id].lines)[ModelInput(model=cycle[1])]
+    first_model = models[cycle[0]]
+    line = dict(found[first_model.id].lines)[ModelInput(model=cycle[1])]
     path = " reads ".join(models[id_].name for id_ in cycle)
     return Problem(
-        file=first.file,
-        line=first.sql_line + line - 1,
+        file=first_model.file,
+        line=first_model.sql_line + line - 1,
         description=f"a cycle: {path}",
         remedy="take one of these inputs away",
     )

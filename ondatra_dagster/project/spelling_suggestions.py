@@ -8,9 +8,9 @@ MAX_LISTED = 20  # the most names that a message lists
 
 def find_nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Return the known word that is most similar to `word`, without regard to case; None if none is similar."""
-    spelled = {candidate.casefold(): candidate for candidate in known}
-    found = difflib.get_close_matches(word.casefold(), spelled, n=1, cutoff=likeness)
-    return spelled[found[0]] if found else None
+    names_by_casefold = {candidate.casefold(): candidate for candidate in known}
+    matches = difflib.get_close_matches(word.casefold(), names_by_casefold, n=1, cutoff=likeness)
+    return names_by_casefold[matches[0]] if matches else None
 
 
 def suggest_correction(word: str, known: Iterable[str], *, plural: str) -> str:
@@ -18,7 +18,7 @@ def suggest_correction(word: str, known: Iterable[str], *, plural: str) -> str:
     names = sorted(known)
     if not names:
         return f"there are no {plural} yet"
-    more = ", …" if len(names) > MAX_LISTED else ""
-    listed = f"the {plural} are {', '.join(names[:MAX_LISTED])}{more}"
+    ellipsis = ", …" if len(names) > MAX_LISTED else ""
+    name_list = f"the {plural} are {', '.join(names[:MAX_LISTED])}{ellipsis}"
     guess = find_nearest(word, names)
-    return f"did you mean {guess!r}? {listed}" if guess else listed
+    return f"did you mean {guess!r}? {name_list}" if guess else name_list

@@ -14,13 +14,13 @@ def find_matching_paths(root: Path, written: str) -> list[Path]:
 
     If a file or folder has exactly this name, it is the only result.
     """
-    as_it_stands = root / written
-    if as_it_stands.exists():
-        return [as_it_stands]
+    exact_path = root / written
+    if exact_path.exists():
+        return [exact_path]
     if not PATTERN_CHARACTERS.search(written):
         return []
-    found = {path for one in expand_braces(written) for path in _match_segments(root, one)}
-    return sorted(path for path in found if not is_ignored_by_spark(path.name))
+    paths = {path for pattern in expand_braces(written) for path in _match_segments(root, pattern)}
+    return sorted(path for path in paths if not is_ignored_by_spark(path.name))
 
 
 def walk_files(path: Path) -> Iterator[Path]:
@@ -52,28 +52,32 @@ def compile_pattern(written: str) -> re.Pattern[str]:
 
 def expand_braces(written: str) -> list[str]:
     """Return one pattern for each choice of {a,b}."""
-    opened = _find_unescaped(written, "{")
-    if opened is None:
+    open_brace = _find_unescaped(written, "{")
+    if open_brace is None:
         return [written]
-    closed = _find_closing_brace(written, opened)
-    if closed is None:
+    close_brace = _find_closing_brace(written, open_brace)
+    if close_brace is None:
         return [written]
-    before, after = written[:opened], written[closed + 1 :]
-    choices = _split_choices(written[opened + 1 : closed])
-    return [each for choice in choices for each in expand_braces(before + choice + after)]
+    before, after = written[:open_brace], written[close_brace + 1 :]
+    choices = _split_choices(written[open_brace + 1 : close_brace])
+    return [pattern for choice in choices for pattern in expand_braces(before + choice + after)]
 
 
 def _match_segments(root: Path, written: str) -> Iterator[Path]:
-    found = [Path("/") if written.startswith("/") else root]
+    paths = [Path("/") if written.startswith("/") else root]
     for segment in filter(None, written.split("/")):
         if segment in (".", ".."):
-            found = [folder / segment for folder in found]
+            paths = [folder / segment for folder in paths]
             continue
-        fits = re.compile(_segment_regex(segment))
-        found = [
-            entry for folder in found if folder.is_dir() for entry in folder.iterdir() if fits.fullmatch(entry.name)
+        segment_pattern = re.compile(_segment_regex(segment))
+        paths = [
+            entry
+            for folder in paths
+            if folder.is_dir()
+            for entry in folder.iterdir()
+            if segment_pattern.fullmatch(entry.name)
         ]
-    yield from found
+    yield from paths
 
 
 def _segment_regex(written: str) -> str:
@@ -98,14 +102,14 @@ def _segment_regex(written: str) -> str:
 def _character_class_regex(inside: str) -> str:
     """Return the regular expression of [a-c] or [^a-c], which may be written [!a-c]."""
     is_negated = inside[0] in "^!"
-    kept = re.sub(r"([\[\]\\^&~|])", r"\\\1", inside[1:] if is_negated else inside)
-    return f"[{'^/' if is_negated else ''}{kept}]"
+    characters = re.sub(r"([\[\]\\^&~|])", r"\\\1", inside[1:] if is_negated else inside)
+    return f"[{'^/' if is_negated else ''}{characters}]"
 
 
 def _find_unescaped(written: str, letter: str) -> int | None:
     """Return the first place of a letter that isn't escaped."""
-    found = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", written)
-    return found.end() - 1 if found else None
+    match = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", written)
+    return match.end() - 1 if match else None
 
 
 def _find_closing_brace(written: str, opened: int) -> int | None:

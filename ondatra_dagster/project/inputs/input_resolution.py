@@ -69,9 +69,9 @@ class InputNames:
     def _find_nearest_model(self, parts: Sequence[str]) -> str | None:
         if len(parts) == 2:
             return find_nearest(".".join(parts), self.models.values())
-        by_table = {name.partition(".")[2]: name for name in self.models.values()}
-        guess = find_nearest(parts[0], by_table)
-        return by_table[guess] if guess else None
+        names_by_table = {name.partition(".")[2]: name for name in self.models.values()}
+        guess = find_nearest(parts[0], names_by_table)
+        return names_by_table[guess] if guess else None
 
 
 def _build_file_input(file_format: str, path: str, options: OptionPairs) -> FileInput:
@@ -85,12 +85,12 @@ def _build_file_input(file_format: str, path: str, options: OptionPairs) -> File
 
 def _check_mode(options: OptionPairs) -> None:
     """Raise UnknownInputError for a mode that Spark would replace by PERMISSIVE, and a column that no mode fills."""
-    written = option_value(options, MODE_OPTION)
+    mode_text = option_value(options, MODE_OPTION)
     try:
         mode = read_parse_mode(options)
     except ValueError:
         raise UnknownInputError(
-            f"{written!r} is not a mode", f"write one of {', '.join(map(str, ParseMode))}"
+            f"{mode_text!r} is not a mode", f"write one of {', '.join(map(str, ParseMode))}"
         ) from None
     if option_value(options, CORRUPT_COLUMN_OPTION) is not None and mode is not ParseMode.PERMISSIVE:
         raise UnknownInputError(

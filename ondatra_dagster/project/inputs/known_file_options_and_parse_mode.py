@@ -41,10 +41,10 @@ MISSPELLING_LIKENESS = 0.75  # the similarity to a known option from which an un
 
 def suggest_option(file_format: str, option: str) -> str | None:
     """Return the option that was most likely meant; None if this one is accepted."""
-    known = OPTIONS_BY_FORMAT[file_format]
-    if option.casefold() in map(str.casefold, known):
+    known_options = OPTIONS_BY_FORMAT[file_format]
+    if option.casefold() in map(str.casefold, known_options):
         return None
-    return find_nearest(option, known, likeness=MISSPELLING_LIKENESS)
+    return find_nearest(option, known_options, likeness=MISSPELLING_LIKENESS)
 
 
 class ParseMode(enum.StrEnum):
@@ -57,7 +57,7 @@ class ParseMode(enum.StrEnum):
 
 def option_value(options: Sequence[tuple[str, str]], name: str) -> str | None:
     """Return an option's value. The case of its name is ignored."""
-    return next((value for each, value in options if each.casefold() == name.casefold()), None)
+    return next((value for option_name, value in options if option_name.casefold() == name.casefold()), None)
 
 
 def is_option_on(options: Sequence[tuple[str, str]], name: str) -> bool:

@@ -24,12 +24,14 @@ SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
 
 def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Problem]:
     """Yield a warning for each variable that neither ondatra nor a file of the project knows."""
-    ours = {name for name in names if name.startswith(VARIABLE_PREFIX)} - {*KNOWN_VARIABLES}
-    unknown = sorted(name for name in ours if not name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX)))
-    if not unknown:
+    prefixed_names = {name for name in names if name.startswith(VARIABLE_PREFIX)} - {*KNOWN_VARIABLES}
+    unknown_names = sorted(
+        name for name in prefixed_names if not name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX))
+    )
+    if not unknown_names:
         return
     text = _read_project_text(root)
-    for name in unknown:
+    for name in unknown_names:
         if name not in text:
             yield Problem(file=name, line=0, description="no setting has this variable", remedy=_variable_remedy(name))
 
@@ -43,10 +45,10 @@ def _read_project_text(root: Path) -> str:
 def _variable_remedy(name: str) -> str:
     # compare without the prefix, which makes all of them similar
     guess = find_nearest(
-        name.removeprefix(VARIABLE_PREFIX), [known.removeprefix(VARIABLE_PREFIX) for known in KNOWN_VARIABLES]
+        name.removeprefix(VARIABLE_PREFIX), [variable.removeprefix(VARIABLE_PREFIX) for variable in KNOWN_VARIABLES]
     )
-    meant = f"did you mean {VARIABLE_PREFIX}{guess}? " if guess else ""
-    return f"{meant}{docs_command('models')} lists the settings; a variable of your own needs another name"
+    suggestion = f"did you mean {VARIABLE_PREFIX}{guess}? " if guess else ""
+    return f"{suggestion}{docs_command('models')} lists the settings; a variable of your own needs another name"
 
 
 READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -59,5 +61,5 @@ def env_file_warnings(root: Path) -> Iterator[Problem]:
     except OSError:  # there is none, or the settings have reported that it can't be read
         return
     if mode & READABLE_BY_OTHERS:
-        what = f"other users of this machine may read the secrets in it (mode {mode:04o})"
-        yield Problem(file=".env", line=0, description=what, remedy="chmod 600 .env")
+        description = f"other users of this machine may read the secrets in it (mode {mode:04o})"
+        yield Problem(file=".env", line=0, description=description, remedy="chmod 600 .env")

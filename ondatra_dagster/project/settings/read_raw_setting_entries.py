@@ -37,10 +37,10 @@ class SettingEntry(NamedTuple):
 def read_dot_env(root: Path) -> dict[str, str]:
     """Return the variables of .env without expanding $: a password may contain one."""
     try:
-        written = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
+        variables = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable_file_error(".env", error) from error
-    return {name: value for name, value in written.items() if value is not None}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def read_pyproject(root: Path) -> Iterator[SettingEntry]:
@@ -58,17 +58,17 @@ def read_pyproject(root: Path) -> Iterator[SettingEntry]:
 def _ondatra_section(text: str) -> Mapping[str, object]:
     """Return the content of [tool.ondatra]."""
     try:
-        tool = tomllib.loads(text).get("tool", {})
+        tool_section = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
         # Python gives the place only in the text: Expected '=' after a key (at line 3, column 5)
-        found = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
-        line = int(found[1]) if found and found[1] else text.rstrip().count("\n") + 1
-        what = str(error)[: found.start()] if found else str(error)
-        raise _settings_error(PYPROJECT, line, f"it is no TOML: {what}", "correct the line") from error
-    section = tool.get("ondatra", {}) if isinstance(tool, dict) else tool
+        place_match = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
+        line = int(place_match[1]) if place_match and place_match[1] else text.rstrip().count("\n") + 1
+        description = str(error)[: place_match.start()] if place_match else str(error)
+        raise _settings_error(PYPROJECT, line, f"it is no TOML: {description}", "correct the line") from error
+    section = tool_section.get("ondatra", {}) if isinstance(tool_section, dict) else tool_section
     if not isinstance(section, dict):
-        what, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"
-        raise _settings_error(PYPROJECT, _find_line("ondatra", text), what, remedy)
+        description, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"
+        raise _settings_error(PYPROJECT, _find_line("ondatra", text), description, remedy)
     return section
 
 
@@ -92,11 +92,11 @@ def find_setting_line(name: str, root: Path) -> tuple[str, int]:
 
 def _find_line(name: str, text: str) -> int:
     """Return the line of pyproject.toml that most likely sets it: tomllib reports no lines."""
-    last = re.escape(name.rpartition(".")[2])
+    last_name = re.escape(name.rpartition(".")[2])
     section = max(text.find("[tool.ondatra"), 0)
-    written = re.compile(rf"^[ \t]*(\[[^\n#]*\b{last}\b|[^=\n#\[]*\b{last}\b[^=\n]*=)", re.MULTILINE)
-    found = written.search(text, section)
-    return text.count("\n", 0, found.start(1) if found else section) + 1
+    line_pattern = re.compile(rf"^[ \t]*(\[[^\n#]*\b{last_name}\b|[^=\n#\[]*\b{last_name}\b[^=\n]*=)", re.MULTILINE)
+    match = line_pattern.search(text, section)
+    return text.count("\n", 0, match.start(1) if match else section) + 1
 
 
 def read_setting_variables(variables: Mapping[str, str]) -> Iterator[SettingEntry]:

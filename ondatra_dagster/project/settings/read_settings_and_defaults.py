@@ -100,8 +100,10 @@ class AlertSettings:
     @property
     def required_variables(self) -> tuple[str, ...]:
         """Return the variables that the alerts need."""
-        named = VARIABLE_REFERENCE.findall(self.webhook or "")
-        return tuple(dict.fromkeys([*named, *([self.token_env] if self.token_env and self.webhook else [])]))
+        webhook_variables = VARIABLE_REFERENCE.findall(self.webhook or "")
+        return tuple(
+            dict.fromkeys([*webhook_variables, *([self.token_env] if self.token_env and self.webhook else [])])
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ class Settings:
     @property
     def uses_s3(self) -> bool:
         """Return whether tables are on S3, as far as the settings show."""
-        return any(scheme_of(each) in S3_SCHEMES for each in (self.warehouse, *self.sources.values()))
+        return any(scheme_of(address) in S3_SCHEMES for address in (self.warehouse, *self.sources.values()))
 
     def secret(self, name: str) -> str | None:
         """Return a variable of the environment or .env, the environment first; None if it isn't set."""
@@ -173,48 +175,50 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
     root = root.resolve()
     environ = os.environ if environ is None else environ
     variables = {**read_dot_env(root), **environ}
-    chosen: SettingTexts = {}
+    texts: SettingTexts = {}
     places: dict[str, SettingEntry] = {}  # setting → where it was read from
     problems: list[Problem] = []
-    refused: set[str] = set()
-    for given in (*read_pyproject(root), *read_setting_variables(variables)):
+    refused_names: set[str] = set()
+    for entry in (*read_pyproject(root), *read_setting_variables(variables)):
         try:
-            _apply_entry(given, chosen)
-            places[given.name] = given
-        except SettingValueError as bad:
-            what, _, remedy = str(bad).partition("; ")
-            problems.append(Problem(file=given.file, line=given.line, description=what, remedy=remedy))
-            refused.add(given.name)
-    if needs_http_permission(chosen):
-        what = "maven_mirror is an http:// address: others can read its password, and put in what they like"
+            _apply_entry(entry, texts)
+            places[entry.name] = entry
+        except SettingValueError as error:
+            description, _, remedy = str(error).partition("; ")
+            problems.append(Problem(file=entry.file, line=entry.line, description=description, remedy=remedy))
+            refused_names.add(entry.name)
+    if needs_http_permission(texts):
+        description = "maven_mirror is an http:// address: others can read its password, and put in what they like"
         remedy = 'write https://…, or allow it by maven_http = "on"'
         mirror = places["maven_mirror"]
-        problems.append(Problem(file=mirror.file, line=mirror.line, description=what, remedy=remedy))
-    settings = _build_settings(root, chosen, variables)
+        problems.append(Problem(file=mirror.file, line=mirror.line, description=description, remedy=remedy))
+    settings = _build_settings(root, texts, variables)
     if "java_home" in places:
         file = places["java_home"].file
-        named = f"java_home in {file}" if file == PYPROJECT else file
-        settings = dataclasses.replace(settings, java_home_setting=named)
+        setting_name = f"java_home in {file}" if file == PYPROJECT else file
+        settings = dataclasses.replace(settings, java_home_setting=setting_name)
     if problems:
         # without the sources the inputs are unknown: each model that reads a source would look wrong
-        raise InvalidSettingsError(problems, usable=None if "sources" in refused else settings)
+        raise InvalidSettingsError(problems, usable=None if "sources" in refused_names else settings)
     return settings
 
 
 def _apply_entry(given: SettingEntry, chosen: SettingTexts) -> None:
     """Set a setting, over an earlier value. The names of a table are set one by one."""
     if given.name not in SETTING_PARSERS:
-        known = (
+        known_names = (
             (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
             if given.name.startswith(VARIABLE_PREFIX)
             else SETTING_PARSERS
         )
         raise SettingValueError(
-            f"{given.name!r} is not a setting; {suggest_correction(given.name, known, plural='settings')}"
+            f"{given.name!r} is not a setting; {suggest_correction(given.name, known_names, plural='settings')}"
         )
     value = SETTING_PARSERS[given.name](given.value)
-    before = chosen.get(given.name)
-    chosen[given.name] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+    earlier_value = chosen.get(given.name)
+    chosen[given.name] = (
+        {**earlier_value, **value} if isinstance(earlier_value, dict) and isinstance(value, dict) else value
+    )
 
 
 def _build_settings(root: Path, chosen: SettingTexts, variables: Mapping[str, str]) -> Settings:
@@ -278,11 +282,11 @@ def _parse_share(text: str) -> float | None:
 
 def _read_event_settings(texts: Mapping[str, str]) -> EventSettings:
     """Return the event settings, built from the texts of the single settings."""
-    given = {name.removeprefix("events."): text for name, text in texts.items() if name.startswith("events.")}
-    numbers = {name: int(text) for name, text in given.items() if re.fullmatch(r"[0-9]+", text)}
-    origins, hosts = (tuple(given.get(name, "").split()) for name in ("origins", "hosts"))
-    unknown = given.get("unknown_fields", "keep")
-    return EventSettings(hosts=hosts, origins=origins, unknown_fields=unknown, **numbers)
+    event_texts = {name.removeprefix("events."): text for name, text in texts.items() if name.startswith("events.")}
+    numbers = {name: int(text) for name, text in event_texts.items() if re.fullmatch(r"[0-9]+", text)}
+    origins, hosts = (tuple(event_texts.get(name, "").split()) for name in ("origins", "hosts"))
+    unknown_fields = event_texts.get("unknown_fields", "keep")
+    return EventSettings(hosts=hosts, origins=origins, unknown_fields=unknown_fields, **numbers)
 
 
 def _parse_days(written: str) -> int | None:

@@ -78,8 +78,8 @@ def read_origins(value: object) -> str:
 def read_hosts(value: object) -> str:
     """Return names or addresses of hosts, from a list or a text with spaces or commas."""
     host = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
-    how = "write events.example.com or [fd00::1], without http:// and without a port"
-    return _read_list(value, host, f"is no name of a host; {how}")
+    remedy = "write events.example.com or [fd00::1], without http:// and without a port"
+    return _read_list(value, host, f"is no name of a host; {remedy}")
 
 
 def read_folder_name(value: object) -> str:
@@ -104,8 +104,8 @@ def read_cron_time(value: object) -> str:
         return OFF_VALUE
     try:
         return read_cron(read_text(value))
-    except HeaderValueError as bad:
-        raise SettingValueError(f"{bad.description}; {bad.remedy}") from bad
+    except HeaderValueError as error:
+        raise SettingValueError(f"{error.description}; {error.remedy}") from error
 
 
 def read_port(value: object) -> str:
@@ -169,8 +169,8 @@ def _number_text(value: object) -> str:
 
 def _read_choice(value: object, setting: str, choices: Sequence[str]) -> str:
     if value not in choices:
-        known = suggest_correction(str(value), choices, plural="choices")
-        raise SettingValueError(f"{setting} can't be {value!r}; {known}")
+        suggestion = suggest_correction(str(value), choices, plural="choices")
+        raise SettingValueError(f"{setting} can't be {value!r}; {suggestion}")
     return str(value)
 
 
@@ -185,7 +185,7 @@ def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
 
 def read_conf(value: object) -> dict[str, str]:
     """Return Spark's own settings as texts, as Spark needs them. Dotted names may be quoted or not."""
-    return {name: _conf_text(name, each) for name, each in flatten_table(_read_table(value))}
+    return {name: _conf_text(name, conf_value) for name, conf_value in flatten_table(_read_table(value))}
 
 
 def read_sources(value: object) -> dict[str, str]:
@@ -271,8 +271,8 @@ HTTP_PERMISSION = "on"
 def needs_http_permission(chosen: Mapping[str, object]) -> bool:
     """Return whether these settings name an unencrypted repository on another machine without allowing it."""
     parts = urlsplit(str(chosen.get("maven_mirror", "")))
-    is_open = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
-    return is_open and chosen.get("maven_http") != HTTP_PERMISSION
+    is_unencrypted = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
+    return is_unencrypted and chosen.get("maven_http") != HTTP_PERMISSION
 
 
 def _is_this_machine(host: str) -> bool:

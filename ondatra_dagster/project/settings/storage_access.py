@@ -28,7 +28,7 @@ class S3Access:
 
     def spark_conf(self) -> dict[str, str]:
         """Return the same as Spark settings. They hold secrets, so don't pass them on a command line."""
-        said = {
+        conf_values = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
             "path.style.access": "true" if self.endpoint else None,
@@ -36,7 +36,7 @@ class S3Access:
             "secret.key": self.secret,
             "session.token": self.token,
         }
-        return {SPARK_S3_PREFIX + name: value for name, value in said.items() if value}
+        return {SPARK_S3_PREFIX + name: value for name, value in conf_values.items() if value}
 
 
 def read_s3_access(variables: Mapping[str, str], conf: Mapping[str, str]) -> S3Access:
@@ -44,7 +44,7 @@ def read_s3_access(variables: Mapping[str, str], conf: Mapping[str, str]) -> S3A
 
     def said(name: str, *names: str) -> str | None:
         return conf.get(SPARK_S3_PREFIX + name) or next(
-            (variables[each] for each in names if variables.get(each)), None
+            (variables[variable] for variable in names if variables.get(variable)), None
         )
 
     return S3Access(
@@ -74,9 +74,9 @@ class StorageAddress(str):
     s3: S3Access
 
     def __new__(cls, text: str, s3: S3Access) -> "StorageAddress":
-        made = super().__new__(cls, text)
-        made.s3 = s3
-        return made
+        address = super().__new__(cls, text)
+        address.s3 = s3
+        return address
 
     def __add__(self, more: str) -> "StorageAddress":
         return StorageAddress(str(self) + more, self.s3)
@@ -88,8 +88,8 @@ class StorageAddress(str):
 
 def scheme_of(address: str | os.PathLike[str]) -> str | None:
     """Return the scheme of an address; None for a path."""
-    before, mark, _ = str(address).partition("://")
-    return before.casefold() if mark else None
+    scheme, separator, _ = str(address).partition("://")
+    return scheme.casefold() if separator else None
 
 
 def local_path(address: str | os.PathLike[str]) -> Path | None:

@@ -42,14 +42,14 @@ def read_condition(value: str) -> CheckCondition:
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or _has_other_clauses(tree):
         raise HeaderValueError(f"{value!r} is not one condition", CONDITION_REMEDY)
     _refuse_non_row_condition(value, tree)
-    said = tokens[1:]
+    condition_tokens = tokens[1:]
     dialect = translate_dialect(tokens, tree, statement)
     for problem in dialect.problems:
         raise HeaderValueError(problem.description, problem.remedy)
     return CheckCondition(
-        condition=statement[said[0].start : said[-1].end + 1],
-        sql=apply_edits(statement[: said[-1].end + 1], dialect.edits)[len(SELECT_PREFIX) :],
-        words=tuple(statement[token.start : token.end + 1] for token in said),
+        condition=statement[condition_tokens[0].start : condition_tokens[-1].end + 1],
+        sql=apply_edits(statement[: condition_tokens[-1].end + 1], dialect.edits)[len(SELECT_PREFIX) :],
+        words=tuple(statement[token.start : token.end + 1] for token in condition_tokens),
         columns=tuple(dict.fromkeys(_named_columns(tree))),
     )
 
@@ -58,13 +58,13 @@ def build_row_checks(written: Sequence[tuple[CheckType, CheckCondition, int]]) -
     """Yield a model's checks with unique names. Each is given as a check type, a condition and a line."""
     names = [_check_name(word, condition) for word, condition, _ in written]
     for (word, condition, line), name in zip(written, names, strict=True):
-        unique = name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}"
-        yield RowCheck(check_type=word, name=unique, line=line, **dataclasses.asdict(condition))
+        unique_name = name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}"
+        yield RowCheck(check_type=word, name=unique_name, line=line, **dataclasses.asdict(condition))
 
 
 def _has_other_clauses(tree: exp.Select) -> bool:
     """Return whether it has more than the SELECT list: FROM, WHERE, DISTINCT."""
-    return any(said for part, said in tree.args.items() if part != "expressions")
+    return any(clause for clause_name, clause in tree.args.items() if clause_name != "expressions")
 
 
 def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
@@ -83,20 +83,20 @@ def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
 def _named_columns(tree: exp.Expr) -> Iterator[str]:
     """Yield the columns that the condition names. For address.city this is address."""
     for column in tree.find_all(exp.Column):
-        first = column.parts[0]
-        is_quoted = isinstance(first, exp.Identifier) and first.quoted
+        first_part = column.parts[0]
+        is_quoted = isinstance(first_part, exp.Identifier) and first_part.quoted
         # some functions are written without parentheses, and sqlglot doesn't know all of them
-        if is_quoted or first.name.casefold() not in NONDETERMINISTIC_WORDS:
-            yield first.name
+        if is_quoted or first_part.name.casefold() not in NONDETERMINISTIC_WORDS:
+            yield first_part.name
 
 
 def _check_name(word: CheckType, condition: CheckCondition) -> str:
     """Return a name such as constraint_amount_ge_0: Dagster allows letters, digits and _ in a check's name."""
-    said = " ".join(OPERATORS.get(part, part) for part in condition.words)
-    said = "_".join(re.findall(r"[A-Za-z0-9]+", said)).casefold()
-    if not said or len(said) > MAX_NAME_LENGTH:
-        said = "_".join(filter(None, (said[:MAX_NAME_LENGTH].rstrip("_"), _condition_digest(condition))))
-    return f"{word}_{said}"
+    name_text = " ".join(OPERATORS.get(part, part) for part in condition.words)
+    name_text = "_".join(re.findall(r"[A-Za-z0-9]+", name_text)).casefold()
+    if not name_text or len(name_text) > MAX_NAME_LENGTH:
+        name_text = "_".join(filter(None, (name_text[:MAX_NAME_LENGTH].rstrip("_"), _condition_digest(condition))))
+    return f"{word}_{name_text}"
 
 
 def _condition_digest(condition: CheckCondition) -> str:

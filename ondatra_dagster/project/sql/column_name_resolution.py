@@ -67,9 +67,9 @@ class Relation:
 
     def find_column(self, name: str) -> ValueSources | None:
         """Return the sources of the column of that name; None if there is none."""
-        found = [column.sources for column in self.columns if column.has_name(name)]
-        if found:
-            return found[0] if len(found) == 1 else UNKNOWN_SOURCES
+        matches = [column.sources for column in self.columns if column.has_name(name)]
+        if matches:
+            return matches[0] if len(matches) == 1 else UNKNOWN_SOURCES
         if self.unknown_columns:
             return self.unknown_columns(name)
         return UNKNOWN_SOURCES if any(column.name is None for column in self.columns) else None
@@ -79,10 +79,13 @@ class Relation:
         if not names:
             return self
         if self.unknown_columns is not None or len(names) != len(self.columns):
-            rest = self.unknown_columns
-            is_same = rest is not None and not self.columns  # a function: all of its columns have the same sources
-            made = rest(names[0]) if rest and is_same and rest(names[0]) == rest("") else UNKNOWN_SOURCES
-            return Relation(columns=tuple(OutputColumn(name, made) for name in names))
+            lookup = self.unknown_columns
+            # a function: all of its columns have the same sources
+            has_same_sources = lookup is not None and not self.columns
+            sources = (
+                lookup(names[0]) if lookup and has_same_sources and lookup(names[0]) == lookup("") else UNKNOWN_SOURCES
+            )
+            return Relation(columns=tuple(OutputColumn(name, sources) for name in names))
         pairs = zip(names, self.columns, strict=True)
         return Relation(columns=tuple(OutputColumn(name, column.sources) for name, column in pairs))
 
@@ -99,7 +102,7 @@ class Relation:
                 unknown_columns=unknown_sources,
             )
         pairs = zip(self.columns, other.columns, strict=True)
-        return Relation(columns=tuple(OutputColumn(one.name, one.sources | two.sources) for one, two in pairs))
+        return Relation(columns=tuple(OutputColumn(left.name, left.sources | right.sources) for left, right in pairs))
 
     def union_by_name(self, other: "Relation") -> "Relation":
         """Return the relation of a UNION BY NAME: a column has the sources of both columns of its name."""
@@ -107,18 +110,24 @@ class Relation:
             return self.union(other)
         columns = []
         for column in self.columns:
-            made = UNKNOWN_SOURCES if column.name is None else other.find_column(column.name)
-            columns.append(OutputColumn(column.name, column.sources | made if made else column.sources))
-        columns += [each for each in other.columns if each.name is None or self.find_column(each.name) is None]
+            other_sources = UNKNOWN_SOURCES if column.name is None else other.find_column(column.name)
+            columns.append(
+                OutputColumn(column.name, column.sources | other_sources if other_sources else column.sources)
+            )
+        columns += [
+            other_column
+            for other_column in other.columns
+            if other_column.name is None or self.find_column(other_column.name) is None
+        ]
         return Relation(columns=tuple(columns))
 
     def unpivot(self, names: Sequence[str], *, name: str, value: str) -> "Relation":
         """Return the relation of an UNPIVOT: the names of these columns in one column, their values in another."""
-        others = self.without_columns({each.casefold() for each in names})
-        made = merge_sources([self.find_column(each) or UNKNOWN_SOURCES for each in names])
+        other_relation = self.without_columns({column_name.casefold() for column_name in names})
+        value_sources = merge_sources([self.find_column(column_name) or UNKNOWN_SOURCES for column_name in names])
         return Relation(
-            columns=(*others.columns, OutputColumn(name, NO_SOURCES), OutputColumn(value, made)),
-            unknown_columns=others.unknown_columns,
+            columns=(*other_relation.columns, OutputColumn(name, NO_SOURCES), OutputColumn(value, value_sources)),
+            unknown_columns=other_relation.unknown_columns,
         )
 
     def common_columns(self, other: "Relation") -> list[str] | None:
@@ -174,27 +183,27 @@ class ColumnScope:
 
     def find_in_scopes(self, parts: Sequence[str]) -> ValueSources | None:
         """Return the column's sources in this SELECT or those around it; None if it certainly is in none."""
-        found = self.resolve_locally(parts)
-        return self.outer.find_in_scopes(parts) if found is None and self.outer else found
+        column_sources = self.resolve_locally(parts)
+        return self.outer.find_in_scopes(parts) if column_sources is None and self.outer else column_sources
 
     def resolve_locally(self, parts: Sequence[str]) -> ValueSources | None:
         """Return the column's sources in this SELECT alone; None if it has no such column."""
-        folded = tuple(part.casefold() for part in parts)
+        folded_parts = tuple(part.casefold() for part in parts)
         for size in (2, 1):
             if len(parts) > size:
-                found = self._find_in_source(folded[:size], parts[size])
-                if found is not None:
-                    return _field_sources(found, is_field=len(parts) > size + 1)
-        found = self.find_column(parts[0])
-        if found is None:
-            found = self.aliases.get(folded[0])
-        return None if found is None else _field_sources(found, is_field=len(parts) > 1)
+                column_sources = self._find_in_source(folded_parts[:size], parts[size])
+                if column_sources is not None:
+                    return _field_sources(column_sources, is_field=len(parts) > size + 1)
+        column_sources = self.find_column(parts[0])
+        if column_sources is None:
+            column_sources = self.aliases.get(folded_parts[0])
+        return None if column_sources is None else _field_sources(column_sources, is_field=len(parts) > 1)
 
     def _find_in_source(self, qualifier: tuple[str, ...], name: str) -> ValueSources | None:
-        named = self.sources_named(qualifier)
-        if len(named) > 1:
+        matching_sources = self.sources_named(qualifier)
+        if len(matching_sources) > 1:
             return UNKNOWN_SOURCES
-        return named[0].relation.find_column(name) if named else None
+        return matching_sources[0].relation.find_column(name) if matching_sources else None
 
     def sources_named(self, qualifier: tuple[str, ...]) -> list[FromSource]:
         """Return the sources of that name, which may qualify a column."""
@@ -208,14 +217,16 @@ class ColumnScope:
             return self.merged_columns[name.casefold()].sources
         if self.has_unknown_natural_join:
             return UNKNOWN_SOURCES
-        closed = [
+        listed_columns = [
             column.sources for source in self.sources for column in source.relation.columns if column.has_name(name)
         ]
-        others = [source.relation for source in self.sources if _has_unlisted_columns(source.relation)]
-        if closed:
-            return closed[0] if len(closed) == 1 else UNKNOWN_SOURCES
-        if others:
-            return (others[0].find_column(name) if len(others) == 1 else None) or UNKNOWN_SOURCES
+        unlisted_relations = [source.relation for source in self.sources if _has_unlisted_columns(source.relation)]
+        if listed_columns:
+            return listed_columns[0] if len(listed_columns) == 1 else UNKNOWN_SOURCES
+        if unlisted_relations:
+            return (
+                unlisted_relations[0].find_column(name) if len(unlisted_relations) == 1 else None
+            ) or UNKNOWN_SOURCES
         return None
 
     def expand_star(self) -> Relation:
@@ -229,8 +240,8 @@ class ColumnScope:
                 for column in source.relation.columns
                 if column.name is None or column.name.casefold() not in self.merged_columns
             ]
-        is_open = any(source.relation.unknown_columns for source in self.sources)
-        return Relation(columns=tuple(columns), unknown_columns=self._find_or_unknown if is_open else None)
+        has_unknown_columns = any(source.relation.unknown_columns for source in self.sources)
+        return Relation(columns=tuple(columns), unknown_columns=self._find_or_unknown if has_unknown_columns else None)
 
     def _find_or_unknown(self, name: str) -> ValueSources:
         return self.find_column(name) or UNKNOWN_SOURCES

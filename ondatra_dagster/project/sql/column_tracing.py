@@ -66,8 +66,8 @@ class ColumnTracer:
         """Return the columns of a query or subquery."""
         ctes = self._trace_ctes(node, ctes, outer)
         if isinstance(node, exp.Subquery):
-            given = self._trace_parentheses(node, ctes, outer)
-            return given.with_names(_column_names(node))
+            relation = self._trace_parentheses(node, ctes, outer)
+            return relation.with_names(_column_names(node))
         if isinstance(node, exp.SetOperation):
             return self._trace_set_operation(node, ctes, outer)
         if isinstance(node, exp.Select):
@@ -88,27 +88,27 @@ class ColumnTracer:
         clause = node.args.get("with_")
         if not clause:
             return ctes
-        known = dict(ctes)
+        relations = dict(ctes)
         for cte in clause.expressions:
             names = _column_names(cte)
             name = cte.alias.casefold()
             if clause.args.get("recursive"):
-                known[name] = self._trace_recursive(cte.this, name, names, known)
+                relations[name] = self._trace_recursive(cte.this, name, names, relations)
             else:
-                known[name] = self.trace_query(cte.this, known, None).with_names(names)
-        return known
+                relations[name] = self.trace_query(cte.this, relations, None).with_names(names)
+        return relations
 
     def _trace_recursive(self, body: exp.Expr, name: str, names: Sequence[str], ctes: CteRelations) -> Relation:
         """Return the relation of a recursive query, traced in rounds until no column has new sources."""
         if not isinstance(body, exp.SetOperation):
             return self.trace_query(body, ctes, None).with_names(names)
-        given = self.trace_query(body.this, ctes, None).with_names(names)
+        relation = self.trace_query(body.this, ctes, None).with_names(names)
         for _ in range(MAX_RECURSION_ROUNDS):
-            more = self.trace_query(body, {**ctes, name: given}, None).with_names(names)
-            if more.unknown_columns is None and more.columns == given.columns:
-                return given
-            given = more
-        return Relation(columns=tuple(OutputColumn(column.name, UNKNOWN_SOURCES) for column in given.columns))
+            next_relation = self.trace_query(body, {**ctes, name: relation}, None).with_names(names)
+            if next_relation.unknown_columns is None and next_relation.columns == relation.columns:
+                return relation
+            relation = next_relation
+        return Relation(columns=tuple(OutputColumn(column.name, UNKNOWN_SOURCES) for column in relation.columns))
 
     def _trace_set_operation(self, node: exp.SetOperation, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
         left, right = self.trace_query(node.this, ctes, outer), self.trace_query(node.expression, ctes, outer)
@@ -139,32 +139,32 @@ class ColumnTracer:
             self._trace_join(join, scope, ctes)
         for lateral in node.args.get("laterals") or ():
             self.add_source(lateral, scope, ctes)
-        given = opaque_relation() if node.args.get("kind") else self._trace_projections(node, scope, ctes)
-        self.outputs[id(node)] = given
-        return given
+        relation = opaque_relation() if node.args.get("kind") else self._trace_projections(node, scope, ctes)
+        self.outputs[id(node)] = relation
+        return relation
 
     def _trace_projections(self, node: exp.Select, scope: ColumnScope, ctes: CteRelations) -> Relation:
         columns: list[OutputColumn] = []
-        rests = []
+        lookups = []
         for projection in node.expressions:
             if isinstance(projection, exp.QueryTransform):
                 return opaque_relation()
-            part = self._trace_projection(projection, scope, ctes)
-            columns += part.columns
-            rests += [part.unknown_columns] if part.unknown_columns else []
-            for column in part.columns:
+            relation = self._trace_projection(projection, scope, ctes)
+            columns += relation.columns
+            lookups += [relation.unknown_columns] if relation.unknown_columns else []
+            for column in relation.columns:
                 if column.name is not None and isinstance(projection, exp.Alias | exp.Aliases):
                     scope.aliases[column.name.casefold()] = column.sources
-        rest = rests[0] if len(rests) == 1 else unknown_sources if rests else None
-        return Relation(columns=tuple(columns), unknown_columns=rest)
+        lookup = lookups[0] if len(lookups) == 1 else unknown_sources if lookups else None
+        return Relation(columns=tuple(columns), unknown_columns=lookup)
 
     def _trace_projection(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
         if node.is_star:
             star = node if isinstance(node, exp.Star) else node.this
             return self._apply_star_except(star, self._expand_star(node, scope))
-        made = self._value_sources(node, scope, ctes)
+        value_sources = self._value_sources(node, scope, ctes)
         names: list[str | None] = [name.name for name in find_certain_names(node)]
-        return Relation(columns=tuple(OutputColumn(name, made) for name in names or [None]))
+        return Relation(columns=tuple(OutputColumn(name, value_sources) for name in names or [None]))
 
     def _apply_star_except(self, star: exp.Expr, given: Relation) -> Relation:
         """Return the relation without the columns of * EXCEPT (a, b)."""
@@ -212,39 +212,42 @@ class ColumnTracer:
             return self.trace_query(node, ctes, scope.outer)
         call = node if isinstance(node, exp.Unnest) else node.this
         is_function = isinstance(call, exp.Func) and not call.find(exp.Query)
-        made = self._value_sources(call, scope, ctes) if is_function else UNKNOWN_SOURCES
-        return opaque_relation(made).with_names(_column_names(node))
+        value_sources = self._value_sources(call, scope, ctes) if is_function else UNKNOWN_SOURCES
+        return opaque_relation(value_sources).with_names(_column_names(node))
 
     def _trace_join(self, join: exp.Join, scope: ColumnScope, ctes: CteRelations) -> None:
         if join.kind in ("SEMI", "ANTI"):
             return  # the right side has no output columns
-        before = ColumnScope(sources=list(scope.sources), merged_columns=dict(scope.merged_columns))
-        before.has_unknown_natural_join = scope.has_unknown_natural_join
+        left_scope = ColumnScope(sources=list(scope.sources), merged_columns=dict(scope.merged_columns))
+        left_scope.has_unknown_natural_join = scope.has_unknown_natural_join
         self.add_source(join.this, scope, ctes)
-        added = ColumnScope(sources=scope.sources[len(before.sources) :])
+        right_scope = ColumnScope(sources=scope.sources[len(left_scope.sources) :])
         if join.method == "NATURAL":
-            names = before.expand_star().common_columns(added.expand_star())
+            names = left_scope.expand_star().common_columns(right_scope.expand_star())
             scope.has_unknown_natural_join |= names is None
         else:
             names = [name.name for name in join.args.get("using") or ()]
         for name in names or ():
-            left, right = (before.find_column(name) or UNKNOWN_SOURCES, added.find_column(name) or UNKNOWN_SOURCES)
-            made = {"RIGHT": right, "FULL": left | right}.get(join.side, left)
-            scope.merged_columns[name.casefold()] = OutputColumn(name, made)
+            left, right = (
+                left_scope.find_column(name) or UNKNOWN_SOURCES,
+                right_scope.find_column(name) or UNKNOWN_SOURCES,
+            )
+            merged_sources = {"RIGHT": right, "FULL": left | right}.get(join.side, left)
+            scope.merged_columns[name.casefold()] = OutputColumn(name, merged_sources)
 
     def _value_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> ValueSources:
         """Return the sources of an expression's value."""
         parts = list(self._part_sources(node, scope, ctes))
-        made = merge_sources(parts)
+        merged_sources = merge_sources(parts)
         is_json = self.is_json_value(node, scope, ctes)
-        return ValueSources(origins=made.origins, is_known=made.is_known, is_json=is_json)
+        return ValueSources(origins=merged_sources.origins, is_known=merged_sources.is_known, is_json=is_json)
 
     def _part_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
         for part in node.walk(prune=lambda part: isinstance(part, exp.Query | exp.Column)):
             if isinstance(part, exp.Query):
-                given = self.trace_query(part, ctes, scope)
-                yield from (column.sources for column in given.columns)
-                if given.unknown_columns:
+                relation = self.trace_query(part, ctes, scope)
+                yield from (column.sources for column in relation.columns)
+                if relation.unknown_columns:
                     yield UNKNOWN_SOURCES
             elif isinstance(part, exp.Star) or (isinstance(part, exp.Column) and part.is_star):
                 yield self._star_sources(part, scope)
@@ -258,15 +261,17 @@ class ColumnTracer:
     def _star_sources(self, star: exp.Expr, scope: ColumnScope) -> ValueSources:
         if isinstance(star.parent, exp.Count):
             return NO_SOURCES
-        given = self._expand_star(star, scope)
-        is_open = given.unknown_columns is not None
-        return UNKNOWN_SOURCES if is_open else merge_sources([column.sources for column in given.columns])
+        relation = self._expand_star(star, scope)
+        has_unknown_columns = relation.unknown_columns is not None
+        return (
+            UNKNOWN_SOURCES if has_unknown_columns else merge_sources([column.sources for column in relation.columns])
+        )
 
     def _window_sources(self, window: exp.Window, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
         select = window.parent_select
-        for named in (select.args.get("windows") or ()) if select else ():
-            if named.this.name.casefold() == window.args["alias"].name.casefold() and named is not window:
-                yield from self._part_sources(named, scope, ctes)
+        for named_window in (select.args.get("windows") or ()) if select else ():
+            if named_window.this.name.casefold() == window.args["alias"].name.casefold() and named_window is not window:
+                yield from self._part_sources(named_window, scope, ctes)
 
     def is_json_value(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> bool:
         """Return whether the value certainly is a JSON builder's text, or null."""
@@ -277,8 +282,8 @@ class ColumnTracer:
             columns = self.trace_query(node, ctes, scope).columns
             return len(columns) == 1 and columns[0].sources.is_json
         if isinstance(node, exp.Cast):
-            to = node.args["to"]  # `node.to` raises TypeError over `a::struct<b: int>(c)`, which isn't a type
-            return isinstance(to, exp.DataType) and bool(to.this == exp.DataType.Type.JSON)
+            target_type = node.args["to"]  # `node.to` raises TypeError over `a::struct<b: int>(c)`, which isn't a type
+            return isinstance(target_type, exp.DataType) and bool(target_type.this == exp.DataType.Type.JSON)
         if isinstance(node, PASS_THROUGH_FUNCTIONS):
             return self.is_json_value(node.this, scope, ctes)
         branches = [branch for branch in _choice_branches(node) if not isinstance(branch.unnest(), exp.Null)]
@@ -295,7 +300,7 @@ def _choice_branches(node: exp.Expr) -> list[exp.Expr]:
         return [branch for branch in (node.args.get("true"), node.args.get("false")) if branch]
     if isinstance(node, exp.Case):
         default = node.args.get("default")
-        return [each.args["true"] for each in node.args["ifs"]] + ([default] if default else [])
+        return [condition.args["true"] for condition in node.args["ifs"]] + ([default] if default else [])
     return []
 
 
@@ -317,9 +322,9 @@ def _apply_pivot(node: exp.Expr, given: Relation) -> Relation:
     fields = pivots[0].args.get("fields") or []
     if len(pivots) > 1 or not pivots[0].unpivot or len(fields) != 1 or len(pivots[0].expressions) != 1:
         return opaque_relation()
-    columns = [each.this if isinstance(each, exp.PivotAlias) else each for each in fields[0].expressions]
+    columns = [column.this if isinstance(column, exp.PivotAlias) else column for column in fields[0].expressions]
     value, name = pivots[0].expressions[0], fields[0].this
-    if not all(isinstance(each, exp.Column) for each in columns) or not isinstance(value, exp.Identifier):
+    if not all(isinstance(column, exp.Column) for column in columns) or not isinstance(value, exp.Identifier):
         return opaque_relation()
-    turned = given.unpivot([each.name for each in columns], name=name.name, value=value.name)
-    return turned.with_names(_column_names(pivots[0]))
+    relation = given.unpivot([column.name for column in columns], name=name.name, value=value.name)
+    return relation.with_names(_column_names(pivots[0]))

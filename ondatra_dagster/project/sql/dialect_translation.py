@@ -145,8 +145,8 @@ def find_type_starts(tokens: Sequence[Token]) -> Iterator[int]:
             and token.text.casefold() in CAST_FUNCTIONS
             and is_word_at(tokens, place + 1, "(")
         ):
-            inside, close = find_parenthesis(tokens, place + 1)
-            yield close - _count_tokens_after_as(inside)
+            inner_tokens, close = find_parenthesis(tokens, place + 1)
+            yield close - _count_tokens_after_as(inner_tokens)
 
 
 def _count_tokens_after_as(inside: Sequence[Token]) -> int:
@@ -160,10 +160,10 @@ def _count_tokens_after_as(inside: Sequence[Token]) -> int:
 def find_named_types(tokens: Sequence[Token], head: int, names: Container[str]) -> Iterator[int]:
     """Yield the places in the type of words that are one of these names, without digits after it."""
     if _is_nested(tokens, head):
-        inside = range(head + 2, find_type_end(tokens, head))
+        places = range(head + 2, find_type_end(tokens, head))
         yield from (
             place
-            for place in inside
+            for place in places
             if _is_type_name(tokens, place, names)
             and any(is_word_at(tokens, place + 1, word) for word in TYPE_FOLLOWERS)
         )

@@ -34,11 +34,11 @@ def empty_query(columns: tuple[EventColumn, ...]) -> str:
 
 
 def _null_columns(columns: tuple[EventColumn, ...]) -> Iterator[str]:
-    before = 1
+    last_line = 1
     for column in columns:
-        breaks = "\n" * (column.line - before)
-        yield f"{breaks}CAST(NULL AS {column.type}) AS `{column.name.replace('`', '``')}`"
-        before = column.line
+        line_feeds = "\n" * (column.line - last_line)
+        yield f"{line_feeds}CAST(NULL AS {column.type}) AS `{column.name.replace('`', '``')}`"
+        last_line = column.line
 
 
 def _read_column(definition: exp.Expr) -> EventColumn:
@@ -50,13 +50,13 @@ def _read_column(definition: exp.Expr) -> EventColumn:
     for constraint in definition.args.get("constraints") or ():
         kind = constraint.kind
         if not isinstance(kind, exp.NotNullColumnConstraint | exp.CommentColumnConstraint):
-            what = f"column {definition.name!r} can't have {constraint.sql(dialect='databricks')}"
-            raise QueryError(line, what, "only NOT NULL may follow the type")
+            description = f"column {definition.name!r} can't have {constraint.sql(dialect='databricks')}"
+            raise QueryError(line, description, "only NOT NULL may follow the type")
         if isinstance(kind, exp.NotNullColumnConstraint):
             is_required = not kind.args.get("allow_null")
-    written = definition.args["kind"].sql(dialect="databricks")
-    of = _convert_type(exp.DataType.build(written, dialect=PARSER_DIALECT), definition.name, line)
-    return EventColumn(name=definition.name, type=written, event_type=of, is_required=is_required, line=line)
+    type_text = definition.args["kind"].sql(dialect="databricks")
+    event_type = _convert_type(exp.DataType.build(type_text, dialect=PARSER_DIALECT), definition.name, line)
+    return EventColumn(name=definition.name, type=type_text, event_type=event_type, is_required=is_required, line=line)
 
 
 SqlType = exp.DataType.Type
@@ -87,30 +87,30 @@ TYPE_REMEDY = "the collector takes texts, numbers, true and false, dates, times,
 def _convert_type(of: exp.DataType, name: str, line: int) -> EventType:
     if of.this in NESTED_TYPES:
         return _convert_nested(of, name, line)
-    plain = PLAIN_TYPES.get(of.this)
-    if plain is None:
+    type_name = PLAIN_TYPES.get(of.this)
+    if type_name is None:
         raise QueryError(line, f"column {name!r} can't be {of.sql(dialect='databricks')}", TYPE_REMEDY)
-    if plain != "decimal":
-        return EventType(name=plain)
+    if type_name != "decimal":
+        return EventType(name=type_name)
     precision, scale = _decimal_digits(of)
     if not 0 <= scale <= precision <= MAX_DECIMAL_DIGITS:
-        what = f"column {name!r} can't be {of.sql(dialect='databricks')}"
+        description = f"column {name!r} can't be {of.sql(dialect='databricks')}"
         raise QueryError(
-            line, what, f"a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, as many of them behind the point"
+            line, description, f"a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, as many of them behind the point"
         )
-    return EventType(name=plain, precision=precision, scale=scale)
+    return EventType(name=type_name, precision=precision, scale=scale)
 
 
 def _decimal_digits(of: exp.DataType) -> tuple[int, int]:
-    given = [int(part.name) for part in of.expressions]
-    return (*given, *DEFAULT_DECIMAL[len(given) :])[:2] if given else DEFAULT_DECIMAL  # type: ignore[return-value]
+    digits = [int(part.name) for part in of.expressions]
+    return (*digits, *DEFAULT_DECIMAL[len(digits) :])[:2] if digits else DEFAULT_DECIMAL  # type: ignore[return-value]
 
 
 def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
     word = NESTED_TYPES[of.this]
     if not of.expressions:
-        what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
-        raise QueryError(line, what, "write ARRAY<TYPE>, MAP<TYPE, TYPE>, STRUCT<name: TYPE, …>")
+        description = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        raise QueryError(line, description, "write ARRAY<TYPE>, MAP<TYPE, TYPE>, STRUCT<name: TYPE, …>")
     if word == "struct":
         fields = tuple(_struct_fields(of, name, line))
         return EventType(
@@ -118,11 +118,11 @@ def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
         )
     parts = tuple(_convert_type(part, name, line) for part in of.expressions)
     if len(parts) != (2 if word == "map" else 1):
-        what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
-        raise QueryError(line, what, "write ARRAY<TYPE>, MAP<TYPE, TYPE>")
+        description = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        raise QueryError(line, description, "write ARRAY<TYPE>, MAP<TYPE, TYPE>")
     if word == "map" and parts[0].name not in MAP_KEY_TYPES:
-        what = f"column {name!r} is a map whose keys are {parts[0]}"
-        raise QueryError(line, what, "keys are texts in JSON: write MAP<STRING, …>")
+        description = f"column {name!r} is a map whose keys are {parts[0]}"
+        raise QueryError(line, description, "keys are texts in JSON: write MAP<STRING, …>")
     return EventType(name=word, type_arguments=parts)
 
 
@@ -131,9 +131,9 @@ def _struct_fields(of: exp.DataType, name: str, line: int) -> Iterator[tuple[str
     for field in of.expressions:
         kind = field.args.get("kind") if isinstance(field, exp.ColumnDef) else None
         if not isinstance(kind, exp.DataType):
-            what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
-            raise QueryError(line, what, "write STRUCT<name: TYPE, …>")
+            description = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+            raise QueryError(line, description, "write STRUCT<name: TYPE, …>")
         if field.args.get("constraints"):
-            what = f"column {name!r} has a field {field.name!r} with more than a type"
-            raise QueryError(line, what, "only the column itself may be NOT NULL")
+            description = f"column {name!r} has a field {field.name!r} with more than a type"
+            raise QueryError(line, description, "only the column itself may be NOT NULL")
         yield field.name, _convert_type(kind, name, line)

@@ -26,7 +26,7 @@ def replace_with_literals(text: str) -> str:
 
     Quoted text and comments stay: a text to be sent may contain {{ name }}.
     """
-    return QUOTED_OR_BRACES.sub(lambda found: f"'{found['braces'][1:-1]}'" if found["braces"] else found[0], text)
+    return QUOTED_OR_BRACES.sub(lambda match: f"'{match['braces'][1:-1]}'" if match["braces"] else match[0], text)
 
 
 def is_last_value(node: exp.Expr) -> bool:
@@ -43,6 +43,6 @@ def find_last_values(tokens: Sequence[Token], sql: str) -> Iterator[tuple[int, i
         if token.token_type is not TokenType.STRING or not BRACES_PATTERN.fullmatch(sql, start, end):
             continue
         if not LAST_VALUE_PATTERN.fullmatch(sql, start, end):
-            what = f"{sql[start:end]} means nothing in a query"
-            raise QueryError(token.line, what, "write {{ last_value }}, or remove it")
+            description = f"{sql[start:end]} means nothing in a query"
+            raise QueryError(token.line, description, "write {{ last_value }}, or remove it")
         yield start, end

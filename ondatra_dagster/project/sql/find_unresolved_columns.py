@@ -45,13 +45,13 @@ def find_unresolved_columns(query: ParsedQuery, relation_of: InputRelationLookup
     """Return every column that certainly can't be resolved, in the order of the text, each once a line."""
     if PIPE_OPERATOR in query.words:
         return []
-    found = {
+    unresolved_columns = {
         column
-        for each in read_select_scopes(query.tree, relation_of)
-        if not _is_in_nested_with(each.select)
-        for column in _unresolved_in_select(each)
+        for scoped_select in read_select_scopes(query.tree, relation_of)
+        if not _is_in_nested_with(scoped_select.select)
+        for column in _unresolved_in_select(scoped_select)
     }
-    return sorted(found, key=lambda column: (column.line, column.name))
+    return sorted(unresolved_columns, key=lambda column: (column.line, column.name))
 
 
 class ScopedSelect(NamedTuple):
@@ -80,15 +80,15 @@ def _checked_columns(each: ScopedSelect) -> Iterator[exp.Column]:
             yield from _columns_within(join.args["on"])
     if each.output.unknown_columns is not None or any(column.name is None for column in each.output.columns):
         return  # it has output columns whose names aren't known
-    given = {str(column.name).casefold() for column in each.output.columns}
+    output_names = {str(column.name).casefold() for column in each.output.columns}
     for clause in CLAUSES_AFTER_SELECT:
-        found = _columns_of_clause(each.select, clause)
-        yield from (column for column in found if column.parts[0].name.casefold() not in given)
+        columns = _columns_of_clause(each.select, clause)
+        yield from (column for column in columns if column.parts[0].name.casefold() not in output_names)
 
 
 def _columns_of_clause(select: exp.Select, clause: str) -> Iterator[exp.Column]:
-    written = select.args.get(clause) or []
-    for node in written if isinstance(written, list) else [written]:
+    nodes = select.args.get(clause) or []
+    for node in nodes if isinstance(nodes, list) else [nodes]:
         yield from _columns_within(node)
 
 
@@ -115,20 +115,20 @@ def _is_in_nested_with(select: exp.Select) -> bool:
 
 
 def _is_spark_word(column: exp.Column) -> bool:
-    first = column.parts[0]
-    folded = first.name.casefold()
-    return folded in SPARK_WORDS or folded.startswith(SPARK_WORD_PREFIXES)
+    first_part = column.parts[0]
+    name = first_part.name.casefold()
+    return name in SPARK_WORDS or name.startswith(SPARK_WORD_PREFIXES)
 
 
 def _describe_column(parts: list[str], line: int, scope: ColumnScope) -> UnresolvedColumn:
-    named = scope.sources_named((parts[0].casefold(),)) if len(parts) > 1 else []
-    sources = named or scope.sources
-    known = [column.name for source in sources for column in source.relation.columns]
+    named_sources = scope.sources_named((parts[0].casefold(),)) if len(parts) > 1 else []
+    sources = named_sources or scope.sources
+    column_names = [column.name for source in sources for column in source.relation.columns]
     return UnresolvedColumn(
         name=".".join(parts),
         line=line,
-        unknown=parts[1] if named else parts[0],
-        known=tuple(dict.fromkeys(name for name in known if name is not None)),
+        unknown=parts[1] if named_sources else parts[0],
+        known=tuple(dict.fromkeys(name for name in column_names if name is not None)),
     )
 
 
@@ -137,38 +137,38 @@ CLAUSES_AFTER_SELECT = ("having", "qualify", "order", "sort", "cluster", "distri
 
 def read_select_scopes(tree: exp.Expr, relation_of: InputRelationLookup) -> Iterator[ScopedSelect]:
     """Yield every SELECT of a query, also those in its conditions."""
-    flow = ColumnTracer(relation_of)
-    flow.trace_query(tree, {}, None)
+    tracer = ColumnTracer(relation_of)
+    tracer.trace_query(tree, {}, None)
     for select in tree.find_all(exp.Select):  # outer SELECTs come first
-        around = select.parent_select
-        if around is not None and id(select) not in flow.scopes and id(around) in flow.scopes:
-            _read_condition(flow, select, around)
-        if id(select) in flow.outputs:
-            yield ScopedSelect(select, _complete_scope(flow, select), flow.outputs[id(select)])
+        outer_select = select.parent_select
+        if outer_select is not None and id(select) not in tracer.scopes and id(outer_select) in tracer.scopes:
+            _read_condition(tracer, select, outer_select)
+        if id(select) in tracer.outputs:
+            yield ScopedSelect(select, _complete_scope(tracer, select), tracer.outputs[id(select)])
 
 
 def _read_condition(flow: ColumnTracer, select: exp.Select, around: exp.Select) -> None:
     """Trace the condition's query that contains this SELECT, unless the condition sees other names too."""
-    above = [select, *_ancestors_below(select, around)]
-    if above[-1].arg_key not in CLAUSES_AFTER_SELECT:
+    nodes = [select, *_ancestors_below(select, around)]
+    if nodes[-1].arg_key not in CLAUSES_AFTER_SELECT:
         scope, ctes = flow.scopes[id(around)]
-        outermost = [node for node in above if isinstance(node, exp.Query)][-1]
-        flow.trace_query(outermost, ctes, scope)
+        outermost_query = [node for node in nodes if isinstance(node, exp.Query)][-1]
+        flow.trace_query(outermost_query, ctes, scope)
 
 
 def _ancestors_below(node: exp.Expr, around: exp.Expr) -> Iterator[exp.Expr]:
     """Yield the ancestors of a node up to the child of `around`."""
-    above = node.parent
-    while above is not None and above is not around:
-        yield above
-        above = above.parent
+    ancestor = node.parent
+    while ancestor is not None and ancestor is not around:
+        yield ancestor
+        ancestor = ancestor.parent
 
 
 def _complete_scope(flow: ColumnTracer, select: exp.Select) -> ColumnScope:
     """Return a SELECT's scope, with the right sides of SEMI and ANTI joins: their ON can name them."""
     scope, ctes = flow.scopes[id(select)]
-    whole = dataclasses.replace(scope, sources=list(scope.sources))
+    complete_scope = dataclasses.replace(scope, sources=list(scope.sources))
     for join in select.find_all(exp.Join):
         if join.kind in ("SEMI", "ANTI") and join.parent_select is select:
-            flow.add_source(join.this, whole, ctes)
-    return whole
+            flow.add_source(join.this, complete_scope, ctes)
+    return complete_scope

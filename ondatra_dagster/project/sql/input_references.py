@@ -25,7 +25,7 @@ class InputReferences(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        return tuple(found for found, _ in self.lines)
+        return tuple(input_ for input_, _ in self.lines)
 
 
 class _InputUse(NamedTuple):
@@ -47,22 +47,22 @@ class _InputUse(NamedTuple):
 def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
     """Return every input of the query and each place where it is named."""
     uses: list[_InputUse] = []
-    missing: list[QueryError] = []
+    errors: list[QueryError] = []
     nodes = list(query.tree.walk())
     for node in nodes:
         if isinstance(node, exp.Table):
-            _classify_table(node, query, names, uses, missing)
+            _classify_table(node, query, names, uses, errors)
     uses.sort(key=lambda use: use.start)
     aliases = choose_aliases(nodes, {id(use.table): use.parts for use in uses if _needs_alias(use, query)})
-    by_table = {id(use.table): use for use in uses}
+    uses_by_table = {id(use.table): use for use in uses}
     references = [_build_reference(use, aliases, query) for use in uses]
     for qualifier in aliases.find_qualifiers(nodes):
-        found = by_table[qualifier.table].input
+        input_ = uses_by_table[qualifier.table].input
         references.append(
             Reference(
                 start=qualifier.start,
                 end=qualifier.end,
-                input=found,
+                input=input_,
                 alias=aliases.by_table[qualifier.table],
                 is_qualifier=True,
             )
@@ -73,22 +73,24 @@ def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
     return InputReferences(
         references=tuple(sorted(references, key=lambda reference: reference.start)),
         lines=tuple(lines.items()),
-        unreadable_inputs=tuple(missing),
+        unreadable_inputs=tuple(errors),
     )
 
 
 def render_spark_query(model: Model, views: Mapping[str, str], *, last_value: str | None = None) -> str:
     """Return the model's query for Spark. `views` is by Input.name; {{ last_value }} becomes a literal."""
-    filled = [TextEdit(start, end, last_value or "NULL") for start, end in model.last_values]
-    return replace_names(model.sql, model.references, views, [*model.edits, *filled])
+    value_edits = [TextEdit(start, end, last_value or "NULL") for start, end in model.last_values]
+    return replace_names(model.sql, model.references, views, [*model.edits, *value_edits])
 
 
 def replace_names(
     sql: str, references: Sequence[Reference], views: Mapping[str, str], edits: Sequence[TextEdit]
 ) -> str:
     """Return the query with each input's name replaced by that of its view, and the other edits applied."""
-    named = [TextEdit(each.start, each.end, _replacement_text(sql, each, views)) for each in references]
-    return apply_edits(sql, sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)))
+    name_edits = [
+        TextEdit(reference.start, reference.end, _replacement_text(sql, reference, views)) for reference in references
+    ]
+    return apply_edits(sql, sorted([*name_edits, *edits], key=lambda edit: (edit.start, edit.end)))
 
 
 def quote_name(name: str) -> str:
@@ -124,21 +126,21 @@ def _classify_table(
         missing.append(QueryError(line, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"))
     options = query.clauses.options.get(parts[-1].meta["end"] + 1)
     try:
-        found = names.find_input([part.name for part in parts], options.values if options else ())
-    except UnknownInputError as unknown:
-        missing.append(QueryError(line, unknown.description, unknown.remedy))
+        input_ = names.find_input([part.name for part in parts], options.values if options else ())
+    except UnknownInputError as error:
+        missing.append(QueryError(line, error.description, error.remedy))
         return
-    uses.append(_InputUse(table, parts, found))
+    uses.append(_InputUse(table, parts, input_))
 
 
 def _is_cte(table: exp.Table, name: str) -> bool:
     """Return whether a WITH around the table defines the name. A CTE sees earlier ones, and itself if RECURSIVE."""
     node: exp.Expr | None = table.parent
-    within: exp.Expr | None = None
+    enclosing_cte: exp.Expr | None = None
     while node is not None:
-        within = node if isinstance(node, exp.CTE) else within
+        enclosing_cte = node if isinstance(node, exp.CTE) else enclosing_cte
         clause = node.args.get("with_")
-        if clause and name.casefold() in _visible_cte_names(clause, within):
+        if clause and name.casefold() in _visible_cte_names(clause, enclosing_cte):
             return True
         node = node.parent
     return False
@@ -180,9 +182,11 @@ class InputAliases:
         """Yield every place where a column is qualified with a name other than its table's alias."""
         for node in nodes if self.by_table else ():
             if isinstance(node, exp.Column) and len(node.parts) > 1:
-                found = self._find_qualifier(node, [part for part in node.parts if isinstance(part, exp.Identifier)])
-                if found:
-                    yield found
+                qualifier = self._find_qualifier(
+                    node, [part for part in node.parts if isinstance(part, exp.Identifier)]
+                )
+                if qualifier:
+                    yield qualifier
 
     def _find_qualifier(self, column: exp.Column, parts: NameParts) -> Qualifier | None:
         """Return the column's qualifier to replace; None if there is none.
@@ -190,13 +194,13 @@ class InputAliases:
         The innermost SELECT is searched first, and in it mart.customers before customers, as Spark does.
         """
         for scope in _enclosing_selects(column):
-            full = self.full_names.get((scope, _join_name_parts(parts[:2])))
-            if full is not None and len(column.parts) > 2:
-                return Qualifier(parts[0].meta["start"], parts[1].meta["end"] + 1, full)
+            qualified_table = self.full_names.get((scope, _join_name_parts(parts[:2])))
+            if qualified_table is not None and len(column.parts) > 2:
+                return Qualifier(parts[0].meta["start"], parts[1].meta["end"] + 1, qualified_table)
             name = (scope, parts[0].name.casefold())
             if name in self.short_names:
-                short = self.short_names[name]
-                return None if short is None else Qualifier(parts[0].meta["start"], parts[0].meta["end"] + 1, short)
+                table = self.short_names[name]
+                return None if table is None else Qualifier(parts[0].meta["start"], parts[0].meta["end"] + 1, table)
         return None
 
 
@@ -226,23 +230,23 @@ class _NamedSource(NamedTuple):
 
 def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -> InputAliases:
     """Return aliases for `tables`, which maps id() of a table in the tree to the parts of its name."""
-    by_name: dict[str, list[_NamedSource]] = {}
+    sources_by_name: dict[str, list[_NamedSource]] = {}
     for node in nodes:
         if isinstance(node, NAMED_SOURCES):
             source = _NamedSource(node, tuple(_enclosing_selects(node)) or (0,))
-            by_name.setdefault(node.alias_or_name.casefold(), []).append(source)
+            sources_by_name.setdefault(node.alias_or_name.casefold(), []).append(source)
     by_table: dict[int, str] = {}
     full_names: dict[tuple[int, str], int] = {}
     short_names: dict[tuple[int, str], int | None] = {}
-    for name, alike in by_name.items():
-        crowded = _ambiguous_scopes(alike)
-        for source in alike:
+    for name, sources in sources_by_name.items():
+        ambiguous_scopes = _ambiguous_scopes(sources)
+        for source in sources:
             table, scope = id(source.node), source.scopes[0]
             parts = tables.get(table)
             if parts is None:
                 short_names[scope, name] = None
                 continue
-            is_clear = scope not in crowded
+            is_clear = scope not in ambiguous_scopes
             by_table[table] = parts[-1].name if is_clear else ".".join(part.name for part in parts)
             full_names.setdefault((scope, _join_name_parts(parts)), table)
             if is_clear or not _is_semi_join_side(source.node):
@@ -252,12 +256,12 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -
 
 def _ambiguous_scopes(alike: Sequence[_NamedSource]) -> set[int]:
     """Return the SELECTs where a column, also one of a subquery, may see more than one source of this name."""
-    own = [source.scopes[0] for source in alike]
-    crowded = {scope for scope, times in collections.Counter(own).items() if times > 1}
+    own_scopes = [source.scopes[0] for source in alike]
+    ambiguous_scopes = {scope for scope, times in collections.Counter(own_scopes).items() if times > 1}
     for source in alike:
-        around = set(source.scopes[1:]).intersection(own)
-        crowded |= around | {source.scopes[0]} if around else set()
-    return crowded
+        outer_scopes = set(source.scopes[1:]).intersection(own_scopes)
+        ambiguous_scopes |= outer_scopes | {source.scopes[0]} if outer_scopes else set()
+    return ambiguous_scopes
 
 
 def _is_semi_join_side(source: exp.Expr) -> bool:

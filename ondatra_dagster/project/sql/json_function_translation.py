@@ -98,8 +98,8 @@ def _translate_object(call: JsonCall) -> Iterator[TextEdit]:
         yield call.replace_token(call.opening_index, "(named_struct(")
         yield call.replace_token(call.closing_index, f"), {TO_JSON_OPTIONS})")
         return
-    wraps, between = _wrap_members(call, names, contents, is_plain)
-    yield from _concatenate(call, "{", between, wraps, "}")
+    wraps, separators = _wrap_members(call, names, contents, is_plain)
+    yield from _concatenate(call, "{", separators, wraps, "}")
 
 
 def _wrap_members(
@@ -107,16 +107,16 @@ def _wrap_members(
 ) -> tuple[list[TextWrap], list[str | None]]:
     """Return the texts around each name and value, and between them. Consecutive plain members share one to_json."""
     wraps: list[TextWrap] = []
-    between: list[str | None] = []
+    separators: list[str | None] = []
     for place, (name, value) in enumerate(zip(names, contents, strict=True)):
-        went_on = is_plain[place] and is_plain[max(place - 1, 0) : place] == [True]
-        goes_on = is_plain[place] and is_plain[place + 1 : place + 2] == [True]
+        continues_last = is_plain[place] and is_plain[max(place - 1, 0) : place] == [True]
+        continues_next = is_plain[place] and is_plain[place + 1 : place + 2] == [True]
         if is_plain[place]:
-            wraps += _wrap_plain_member(is_first=not went_on, is_last=not goes_on)
+            wraps += _wrap_plain_member(is_first=not continues_last, is_last=not continues_next)
         else:
             wraps += [_wrap_name(call, name), _wrap_value(call, value)]
-        between += [None if is_plain[place] else ":", None if goes_on else ","]
-    return wraps, between
+        separators += [None if is_plain[place] else ":", None if continues_next else ","]
+    return wraps, separators
 
 
 def _wrap_plain_member(*, is_first: bool, is_last: bool) -> tuple[TextWrap, TextWrap]:
@@ -142,9 +142,9 @@ def _concatenate(
         return
     yield call.replace_token(call.opening_index, f"('{first}', {wraps[0].before}")
     commas = _argument_commas(call)
-    for comma, text, one, other in zip(commas, between, wraps, wraps[1:], strict=False):
-        sign = "" if text is None else f"'{text}', "
-        yield call.replace_token(comma, f"{one.after}, {sign}{other.before}")
+    for comma, text, left, right in zip(commas, between, wraps, wraps[1:], strict=False):
+        separator = "" if text is None else f"'{text}', "
+        yield call.replace_token(comma, f"{left.after}, {separator}{right.before}")
     yield call.replace_token(call.closing_index, f"{wraps[-1].after}, '{last}')")
     for wrap in wraps:
         if wrap.replaced_token is not None:
@@ -161,9 +161,9 @@ def _wrap_name(call: JsonCall, word: int | None) -> TextWrap:
     """Return the texts that make a name JSON. A name that is not a literal may be null; then Spark raises an error."""
     if word is not None:
         token = call.tokens[word]
-        plain = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
-        if plain:
-            return TextWrap("", "", word, f"'{json.dumps(plain[1], ensure_ascii=False)}'")
+        plain_text = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
+        if plain_text:
+            return TextWrap("", "", word, f"'{json.dumps(plain_text[1], ensure_ascii=False)}'")
     null = "raise_error('json_object() has a name that is null; give it a text')"
     return TextWrap("regexp_extract(to_json(array(coalesce(CAST(", f" AS STRING), {null}))), {STRIP_BRACKETS}")
 
@@ -174,16 +174,16 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
     yield call.replace_token(
         call.name_index, "concat('[', array_join(array_sort(" if is_json else "to_json(array_sort("
     )
-    distinct = "DISTINCT " if is_distinct else ""
-    yield call.replace_token(call.opening_index, f"collect_list({distinct}named_struct('v', ")
+    distinct_word = "DISTINCT " if is_distinct else ""
+    yield call.replace_token(call.opening_index, f"collect_list({distinct_word}named_struct('v', ")
     if is_distinct:
         yield call.replace_token(call.opening_index + 1, "")
     yield from _translate_sort_keys(call, order)
     yield call.replace_token(call.closing_index, "))")
-    sort = f", {_comparison_lambda(order, is_json=is_json)}" if order else ""
-    last = ", ',', 'null'), ']')" if is_json else f", {TO_JSON_OPTIONS})"
+    sort_text = f", {_comparison_lambda(order, is_json=is_json)}" if order else ""
+    ending = ", ',', 'null'), ']')" if is_json else f", {TO_JSON_OPTIONS})"
     end = call.tokens[_find_call_end(call)].end + 1
-    yield TextEdit(end, end, f"{sort}).v{last}")
+    yield TextEdit(end, end, f"{sort_text}).v{ending}")
 
 
 def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
@@ -214,9 +214,11 @@ def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterat
     """Yield the edits of ORDER BY a DESC, b to fields next to the value. _comparison_lambda() compares them."""
     if not order:
         return
-    begin = next(place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.ORDER_BY)
-    yield call.replace_token(begin, ", 'k0', ")
-    commas = [place for place in _argument_commas(call) if place > begin]
+    order_by_index = next(
+        place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.ORDER_BY
+    )
+    yield call.replace_token(order_by_index, ", 'k0', ")
+    commas = [place for place in _argument_commas(call) if place > order_by_index]
     for number, comma in enumerate(commas, start=1):
         yield call.replace_token(comma, f", 'k{number}', ")
     for end in (*commas, call.closing_index):
@@ -240,11 +242,11 @@ def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
     comparison = f"CASE WHEN {left} <=> {right} THEN 0 WHEN {left} < {right} THEN -1 ELSE 1 END"
     for number, key in reversed(list(enumerate(order))):
         left, right = f"l.k{number}", f"r.k{number}"
-        null, smaller = (-1 if key.args.get("nulls_first") else 1), (1 if key.args.get("desc") else -1)
+        null_order, smaller_order = (-1 if key.args.get("nulls_first") else 1), (1 if key.args.get("desc") else -1)
         comparison = (
             f"CASE WHEN {left} <=> {right} THEN {comparison} "
-            f"WHEN {left} IS NULL THEN {null} WHEN {right} IS NULL THEN {-null} "
-            f"WHEN {left} < {right} THEN {smaller} ELSE {-smaller} END"
+            f"WHEN {left} IS NULL THEN {null_order} WHEN {right} IS NULL THEN {-null_order} "
+            f"WHEN {left} < {right} THEN {smaller_order} ELSE {-smaller_order} END"
         )
     return f"(l, r) -> {comparison}"
 
@@ -270,8 +272,8 @@ def _refuse_odd_values(
     if any(isinstance(value, NON_VALUE_NODES) or value.is_star for value in values):
         raise call.call_error("takes values only", example)
     # the parser drops words: a comma before the first argument, `as` alone, the comma of `values, 'b'`
-    written = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
-    if written != max(len(values), len(order)):
+    argument_count = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
+    if argument_count != max(len(values), len(order)):
         raise call.call_error("can't be read", example)
 
 

@@ -42,15 +42,19 @@ def read_output_columns(tree: exp.Expr) -> OutputColumnNames:
         tree = tree.this
     if not isinstance(tree, exp.Select) or tree.args.get("kind"):
         return OutputColumnNames((), is_complete=False)
-    named = [(projection, find_certain_names(projection)) for projection in tree.expressions]
-    is_complete = bool(named) and all(names for _, names in named)
-    columns = (OutputColumnName(name.name, _find_line(name, each)) for each, names in named for name in names)
+    names_by_projection = [(projection, find_certain_names(projection)) for projection in tree.expressions]
+    is_complete = bool(names_by_projection) and all(names for _, names in names_by_projection)
+    columns = (
+        OutputColumnName(name.name, _find_line(name, expression))
+        for expression, names in names_by_projection
+        for name in names
+    )
     return OutputColumnNames(tuple(columns), is_complete)
 
 
 def is_reserved_name(name: str) -> bool:
-    folded = name.casefold()
-    return folded in RESERVED_NAMES or folded.startswith(RESERVED_PREFIX)
+    folded_name = name.casefold()
+    return folded_name in RESERVED_NAMES or folded_name.startswith(RESERVED_PREFIX)
 
 
 def _find_line(identifier: exp.Identifier, projection: exp.Expr) -> int:
@@ -62,16 +66,16 @@ def _find_line(identifier: exp.Identifier, projection: exp.Expr) -> int:
 def find_certain_names(projection: exp.Expr) -> list[exp.Identifier]:
     """Return the names that a projection certainly has in Spark: of a column, of its field, or after AS."""
     if isinstance(projection, exp.Aliases):
-        found = projection.aliases
+        nodes = projection.aliases
     elif isinstance(projection, exp.Alias):
-        found = [projection.args["alias"]]
+        nodes = [projection.args["alias"]]
     elif isinstance(projection, exp.Column):
-        found = [projection.this]
+        nodes = [projection.this]
     elif _is_field(projection):
-        found = [projection.expression]
+        nodes = [projection.expression]
     else:
-        found = []
-    return [identifier for identifier in found if isinstance(identifier, exp.Identifier)]
+        nodes = []
+    return [identifier for identifier in nodes if isinstance(identifier, exp.Identifier)]
 
 
 def _is_field(node: exp.Expr) -> bool:

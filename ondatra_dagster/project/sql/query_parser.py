@@ -72,15 +72,15 @@ def _parse_tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
     except PARSER_ERRORS as error:
         raise QueryError(tokens[0].line, "the SQL can't be parsed", "look for words out of place") from error
     except ParseError as error:
-        first = error.errors[0]
-        if "pipe syntax operator" in first["description"]:
-            what = f"|> {first['highlight'].upper()} can't be read here"
-            raise QueryError(first["line"] or 1, what, "say it with |> SELECT or a plain SELECT") from error
-        near = f" at {first['highlight']!r}" if first["highlight"] else ""
+        details = error.errors[0]
+        if "pipe syntax operator" in details["description"]:
+            description = f"|> {details['highlight'].upper()} can't be read here"
+            raise QueryError(details["line"] or 1, description, "say it with |> SELECT or a plain SELECT") from error
+        location = f" at {details['highlight']!r}" if details["highlight"] else ""
         # "Required keyword: 'this' missing for <class …>" is about sqlglot, not about the query
-        why = "something is missing" if "<class" in first["description"] else first["description"]
-        what = f"the SQL can't be parsed: {why}{near}"
-        raise QueryError(first["line"] or 1, what, "correct it there") from error
+        reason = "something is missing" if "<class" in details["description"] else details["description"]
+        description = f"the SQL can't be parsed: {reason}{location}"
+        raise QueryError(details["line"] or 1, description, "correct it there") from error
     if not isinstance(tree, exp.Query | exp.Values):
         raise QueryError(tokens[0].line, f"{tokens[0].text.upper()} is not a query", "write one SELECT")
     return tree

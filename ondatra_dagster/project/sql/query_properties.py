@@ -69,10 +69,10 @@ def _lower_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _is_negated(node: exp.Expr) -> bool:
-    around = node.parent
-    while isinstance(around, exp.Paren):
-        around = around.parent
-    return isinstance(around, exp.Not)
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return isinstance(parent, exp.Not)
 
 
 def _unwrap_value(node: exp.Expr) -> exp.Expr:
@@ -108,8 +108,8 @@ def _is_nondeterministic(tokens: Sequence[Token], place: int) -> bool:
     if token.token_type is TokenType.IDENTIFIER:  # a name in backquotes: a column's, or a function's
         return word in NONDETERMINISTIC_FUNCTIONS and is_word_at(tokens, place + 1, "(")
     if token.token_type is TokenType.STRING:
-        named = place > 0 and tokens[place - 1].text.casefold() in DATE_TYPE_WORDS
-        return named and word.strip() in NONDETERMINISTIC_LITERALS
+        follows_type = place > 0 and tokens[place - 1].text.casefold() in DATE_TYPE_WORDS
+        return follows_type and word.strip() in NONDETERMINISTIC_LITERALS
     if token.token_type is TokenType.TABLE_SAMPLE:
         return not _is_repeatable_sample(tokens, place + 1)
     if word == "unix_timestamp":  # with an argument it is deterministic

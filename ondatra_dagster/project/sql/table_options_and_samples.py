@@ -46,17 +46,17 @@ def read_clauses(tokens: Sequence[Token]) -> TableClauses:
 def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
     """Yield the tokens without file options and recursion limits, and with FROM a.b for TABLE a.b."""
     options_end = -1
-    last = -1
+    last_end = -1
     limits = {place + word for place in _find_recursion_limits(tokens) for word in range(4)}
-    for place, (token, following) in enumerate(zip(tokens, (*tokens[1:], None), strict=True)):
+    for place, (token, next_token) in enumerate(zip(tokens, (*tokens[1:], None), strict=True)):
         if place in limits:
             continue
-        if last in clauses.options:
-            options_end = clauses.options[last].end
-        last = token.end + 1
+        if last_end in clauses.options:
+            options_end = clauses.options[last_end].end
+        last_end = token.end + 1
         if token.end < options_end:
             continue
-        is_table_query = following is not None and following.start in clauses.table_queries
+        is_table_query = next_token is not None and next_token.start in clauses.table_queries
         yield replace_token(token, TokenType.FROM, token.text) if is_table_query else token
 
 
@@ -74,9 +74,9 @@ def _is_table_query_start(tokens: Sequence[Token], place: int) -> bool:
         return False
     if place == 0:
         return True
-    before = tokens[place - 1].token_type
-    is_argument = before is TokenType.L_PAREN and place > 1 and tokens[place - 2].token_type is TokenType.VAR
-    return before in TOKENS_BEFORE_QUERY and not is_argument  # f(TABLE a.b) is no query
+    type_before = tokens[place - 1].token_type
+    is_argument = type_before is TokenType.L_PAREN and place > 1 and tokens[place - 2].token_type is TokenType.VAR
+    return type_before in TOKENS_BEFORE_QUERY and not is_argument  # f(TABLE a.b) is no query
 
 
 def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptionsClause]]:
@@ -87,8 +87,11 @@ def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptio
             and tokens[place + 1].token_type is TokenType.L_PAREN
             and tokens[place - 2].token_type is TokenType.DOT
         ):
-            inside, close = find_parenthesis(tokens, place + 1)
-            yield (tokens[place - 1].end + 1, FileOptionsClause(tokens[close].end + 1, tuple(_option_pairs(inside))))
+            option_tokens, close = find_parenthesis(tokens, place + 1)
+            yield (
+                tokens[place - 1].end + 1,
+                FileOptionsClause(tokens[close].end + 1, tuple(_option_pairs(option_tokens))),
+            )
 
 
 def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
@@ -98,11 +101,11 @@ def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
         if token is not None and token.token_type is not TokenType.COMMA:
             pair.append(token)
             continue
-        said = [part.text for part in pair if part.token_type is not TokenType.EQ]
-        if len(said) < 2:
+        texts = [part.text for part in pair if part.token_type is not TokenType.EQ]
+        if len(texts) < 2:
             line = (pair or tokens)[0].line if tokens else 1
             raise QueryError(line, "these options can't be read", "write WITH ('name' = 'value', …)")
-        yield "".join(said[:-1]), said[-1]
+        yield "".join(texts[:-1]), texts[-1]
         pair = []
 
 

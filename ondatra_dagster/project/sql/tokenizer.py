@@ -48,49 +48,49 @@ def tokenize_statement(text: str) -> list[Token]:
 def _find_unreadable_line(text: str) -> int:
     """Return the first line that can't be tokenized: sqlglot reports none."""
     lines = text.splitlines(keepends=True)
-    for readable in range(len(lines) - 1, 0, -1):
+    for line_count in range(len(lines) - 1, 0, -1):
         try:
-            PARSER_DIALECT.tokenize("".join(lines[:readable]))
+            PARSER_DIALECT.tokenize("".join(lines[:line_count]))
         except TokenError:
             continue
-        return readable + 1
+        return line_count + 1
     return 1
 
 
 def _refuse_second_statement(tokens: Sequence[Token]) -> None:
-    for token, following in itertools.pairwise(tokens):
-        if token.token_type is TokenType.SEMICOLON and following.token_type is not TokenType.SEMICOLON:
-            raise QueryError(following.line, "a second statement begins here", "keep one SELECT in a file")
+    for token, next_token in itertools.pairwise(tokens):
+        if token.token_type is TokenType.SEMICOLON and next_token.token_type is not TokenType.SEMICOLON:
+            raise QueryError(next_token.line, "a second statement begins here", "keep one SELECT in a file")
 
 
 def _refuse_incomplete_lists(tokens: Sequence[Token]) -> None:
     """Raise QueryError for a comma or SELECT with nothing after it. sqlglot accepts some of them, Spark none."""
-    for token, following in itertools.pairwise((*tokens, None)):
+    for token, next_token in itertools.pairwise((*tokens, None)):
         if (
             token
             and token.token_type in TOKENS_NEEDING_MORE
-            and (not following or following.token_type in TOKENS_ENDING_LIST)
+            and (not next_token or next_token.token_type in TOKENS_ENDING_LIST)
         ):
             raise QueryError(token.line, f"nothing follows {token.text!r}", "write what is missing there")
 
 
 def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
     """Yield the texts between words, and after the last, that contain line comments, with their lines."""
-    begins = [token.start for token in tokens[1:]] + [len(text)]
-    for token, begin in zip(tokens, begins, strict=True):
-        between = text[token.end + 1 : begin]
-        if "--" in between:
+    starts = [token.start for token in tokens[1:]] + [len(text)]
+    for token, start in zip(tokens, starts, strict=True):
+        gap_text = text[token.end + 1 : start]
+        if "--" in gap_text:
             line = text.count("\n", 0, token.end + 1) + 1
-            _refuse_long_comment(between, line)
-            yield line, between
+            _refuse_long_comment(gap_text, line)
+            yield line, gap_text
 
 
 def _refuse_long_comment(between: str, line: int) -> None:
     """Raise QueryError for a line comment that continues on the next line, but only in Spark."""
     for number, comment in enumerate(between.split("\n")[:-1], start=line):
         if "--" in comment and comment.endswith("\\"):
-            what = "a comment ends in \\, and for Spark it goes on in the next line"
-            raise QueryError(number, what, "end it otherwise")
+            description = "a comment ends in \\, and for Spark it goes on in the next line"
+            raise QueryError(number, description, "end it otherwise")
 
 
 def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:
