@@ -23,13 +23,13 @@ def write_table(work: WriteRequest) -> WriteResult:
         rows_before, content_before = _stored_fingerprint(target)
         if (rows, content) == (rows_before, content_before):
             return WriteResult(rows=rows)
-        told = work.commit_note(rows=rows, fingerprint=content)
+        note = work.commit_note(rows=rows, fingerprint=content)
         if work.is_full and not target.is_empty:
-            return write_difference(source, target, target.fields, told)
+            return write_difference(source, target, target.fields, note)
         if target.is_empty:
-            target.append(source, told)
+            target.append(source, note)
         else:
-            target.overwrite(source, told)
+            target.overwrite(source, note)
         return WriteResult(inserted=rows, deleted=rows_before, rows=rows)
     finally:
         source.unpersist()

@@ -191,8 +191,8 @@ def default_repository() -> str:
     for jar in pyspark_jars():
         if jar.name.startswith("ivy-"):
             with zipfile.ZipFile(jar) as classes:
-                if found := RESOLVER_ADDRESS.search(classes.read(RESOLVER_CLASS)):
-                    return found[0].decode()
+                if match := RESOLVER_ADDRESS.search(classes.read(RESOLVER_CLASS)):
+                    return match[0].decode()
     raise SparkSetupError("pyspark's jars name no Maven repository; name one by the setting maven_mirror")
 
 
@@ -223,20 +223,20 @@ def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnByte
 
 def without_password(repository: str) -> str:
     """Return the repository's address without a password."""
-    parts = urlsplit(repository)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    url = urlsplit(repository)
+    return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
 
 
 def _open_address(address: str) -> IO[bytes]:
     """Open the address; a name and password in it are sent as Basic authentication."""
     request = urllib.request.Request(without_password(address), headers={"User-Agent": "ondatra"})  # noqa: S310 - of a setting
-    user, is_given, _ = urlsplit(address).netloc.rpartition("@")
-    if is_given:
+    user, has_user, _ = urlsplit(address).netloc.rpartition("@")
+    if has_user:
         encoded = base64.b64encode(unquote(user).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {encoded}")
     opener = urllib.request.build_opener(ProtectedRedirects)
-    opened: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
-    return opened
+    response: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return response
 
 
 class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
