@@ -93,9 +93,11 @@ def _build_snapshot(table: str, found: Mapping[str, Any], files: Iterable[Mappin
 
 def _check_protocol(protocol: Mapping[str, Any]) -> None:
     version = protocol.get("minReaderVersion") or 1
-    unknown = set(protocol.get("readerFeatures") or ()) - SUPPORTED_FEATURES
-    if version > 3 or unknown:
-        raise UnsupportedTableError(f"reader version {version} with {', '.join(sorted(unknown)) or 'unknown features'}")
+    unknown_features = set(protocol.get("readerFeatures") or ()) - SUPPORTED_FEATURES
+    if version > 3 or unknown_features:
+        raise UnsupportedTableError(
+            f"reader version {version} with {', '.join(sorted(unknown_features)) or 'unknown features'}"
+        )
 
 
 def _parse_file(table: str, action: Mapping[str, Any]) -> ActiveFile:

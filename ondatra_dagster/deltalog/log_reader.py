@@ -72,18 +72,18 @@ def read_table_state(table: str | Path) -> TableState | None:
     log = open_log(table)
     metadata: Action | None = None
     commit: Action = {}
-    changed: int | None = None
+    last_change: int | None = None
     names = log.list_files()
     commits, checkpoint = list_commit_versions(names), max(_find_checkpoints(names), default=None)
     for version in commits:
         actions = read_commit(log, version)
         metadata = metadata or actions.get("metaData")
-        if changed is None and (actions["changes_rows"] or version == 0):
-            changed, commit = version, actions.get("commitInfo", {})
-        if metadata is not None and changed is not None:
+        if last_change is None and (actions["changes_rows"] or version == 0):
+            last_change, commit = version, actions.get("commitInfo", {})
+        if metadata is not None and last_change is not None:
             break
-    newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
-    if newest is None:
+    newest_version = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
+    if newest_version is None:
         return None
     metadata = metadata or _read_newest_metadata(log, _find_checkpoints(names))  # old commits were removed
     if metadata is None:
@@ -92,8 +92,8 @@ def read_table_state(table: str | Path) -> TableState | None:
     return TableState(
         table_id=metadata["id"],
         # the commit that changed rows was removed, so take the oldest one that is left
-        version=(commits[-1] if commits else newest) if changed is None else changed,
-        log_version=newest,
+        version=(commits[-1] if commits else newest_version) if last_change is None else last_change,
+        log_version=newest_version,
         commit_metadata=CommitMetadata.load(commit.get("userMetadata")),
         columns=_parse_columns(metadata),
         properties=metadata.get("configuration", {}),

@@ -96,10 +96,10 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
         return RemovableHistory()
     last_commit = commits[commit_count - 1]
     freed_upto = int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION))
-    newly_removed = (read_file_actions(log, commit) for commit in commits[:commit_count] if commit > freed_upto)
+    actions_by_commit = (read_file_actions(log, commit) for commit in commits[:commit_count] if commit > freed_upto)
     sizes = [
         action.get("size") or 0
-        for commit_actions in newly_removed
+        for commit_actions in actions_by_commit
         for kind, action in commit_actions
         if kind in REMOVAL_ACTIONS
     ]

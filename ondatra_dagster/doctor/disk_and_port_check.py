@@ -38,14 +38,14 @@ def check_disks(machine: CheckContext) -> Iterator[CheckResult]:
 
 def _written_folders(machine: CheckContext, settings: Settings) -> dict[str, Path]:
     """Return the folders of this machine that a run writes to."""
-    places: dict[str, Path | None] = {"temporary files": Path(tempfile.gettempdir()), "jars": settings.jars}
+    folders: dict[str, Path | None] = {"temporary files": Path(tempfile.gettempdir()), "jars": settings.jars}
     if machine.is_project:
-        places |= {
+        folders |= {
             "state": settings.state,
             "tables": local_path(settings.warehouse),
             "records": local_path(settings.tracking),
         }
-    return {name: path for name, path in places.items() if path}
+    return {name: path for name, path in folders.items() if path}
 
 
 def _nearest_folder(path: Path) -> Path:

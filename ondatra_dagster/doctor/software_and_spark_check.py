@@ -104,11 +104,11 @@ def _needed_jar_sets(settings: Settings) -> dict[Path, JarSet]:
 
 
 def _judge_jar_set(folder: Path, wanted: JarSet) -> CheckResult:
-    if missing := missing_jars(folder, wanted):
-        size = format_size(sum(jar.size for jar in missing))
+    if missing_files := missing_jars(folder, wanted):
+        size = format_size(sum(jar.size for jar in missing_files))
         return warning_result(f"{wanted.title} are not all in {folder}", f"the next run fetches them: {size}")
-    if damaged := damaged_jars(folder, wanted):
-        names = ", ".join(str(folder / jar.name) for jar in damaged)
+    if damaged_files := damaged_jars(folder, wanted):
+        names = ", ".join(str(folder / jar.name) for jar in damaged_files)
         return failed_result(f"the content is not the pinned one: {names}", "delete it; the next run fetches it again")
     return ok_result(f"{wanted.title}: {len(wanted.jars)} files, {format_size(wanted.size)}, in {folder}")
 

@@ -277,9 +277,9 @@ class RecordStore:
         """Write this workspace's rows of the organization's fact tables again; keep those of other workspaces."""
         for table, rows in facts.items():
             name = file_paths.fact_table_file(self._organization, table)
-            by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
+            rows_by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
             with self._open_writer(name) as file:
-                write_fact_table(file, table, by_workspace)
+                write_fact_table(file, table, rows_by_workspace)
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
         """Return a fact table's rows by workspace; none if the file is damaged.

@@ -141,12 +141,12 @@ class FsspecStorage(_UploadingStorage):
     def _modified_at(self, file: Mapping[str, Any]) -> float:
         """Return the time in seconds since 1970; infinity, as for a new file, if the file system has none."""
         try:
-            moment = self._file_system.modified(file["name"])
+            modified_at = self._file_system.modified(file["name"])
         except NotImplementedError:
-            moment = file.get("mtime")
-        if not isinstance(moment, datetime):
+            modified_at = file.get("mtime")
+        if not isinstance(modified_at, datetime):
             return float("inf")
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return (modified_at if modified_at.tzinfo else modified_at.replace(tzinfo=UTC)).timestamp()
 
     def _remove_one(self, file: Mapping[str, Any]) -> int:
         self._file_system.rm_file(file["name"])

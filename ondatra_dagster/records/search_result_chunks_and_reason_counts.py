@@ -36,9 +36,9 @@ def slice_chunks(parts: Iterable[RecordChunk], *, offset: int = 0, limit: int | 
     chunks = iter(parts)
     remaining = limit
     while remaining != 0 and (chunk := next(chunks, None)) is not None:
-        skipped = min(offset, chunk.num_rows)
-        offset -= skipped
-        selection = chunk.slice(skipped, remaining)
+        skipped_count = min(offset, chunk.num_rows)
+        offset -= skipped_count
+        selection = chunk.slice(skipped_count, remaining)
         if selection.num_rows:
             yield selection
         if remaining is not None:

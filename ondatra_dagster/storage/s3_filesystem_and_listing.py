@@ -89,14 +89,14 @@ def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
     """Return all files whose path matches a pattern, or lies below a match."""
     from pyarrow.fs import FileSelector
 
-    pattern_start = PATTERN_CHARACTERS.search(path)
-    if pattern_start is None:
+    wildcard = PATTERN_CHARACTERS.search(path)
+    if wildcard is None:
         (file_info,) = files.get_file_info([path])
         if file_info.is_file:
             return [file_info]
-    base_folder = path if pattern_start is None else path[: pattern_start.start()].rpartition("/")[0]
+    base_folder = path if wildcard is None else path[: wildcard.start()].rpartition("/")[0]
     files_below = files.get_file_info(FileSelector(base_folder, allow_not_found=True, recursive=True))
-    if pattern_start is None:
+    if wildcard is None:
         return [file for file in files_below if file.is_file and _is_read_by_spark(file.path[len(path) + 1 :])]
     pattern = compile_pattern(path)
     depth = path.count("/")

@@ -228,8 +228,8 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
     with contextlib.ExitStack() as stack:
         with explain_file_errors(path, if_damaged, is_opening=True):
             store = stack.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
-            applied = _read_applied_steps(store.connection, schema, path) if schema else set()
-            if schema and applied and applied != {name for name, _ in schema.steps}:
+            applied_steps = _read_applied_steps(store.connection, schema, path) if schema else set()
+            if schema and applied_steps and applied_steps != {name for name, _ in schema.steps}:
                 in_memory = sqlite3.connect(":memory:", isolation_level=None)
                 migrated_store = stack.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
                 store.back_up(migrated_store.connection)
@@ -308,12 +308,12 @@ def copy_database(path: Path, to: Path) -> None:
     """
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):
-            before = _read_file_states(path)
+            states_before = _read_file_states(path)
             for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
                 _copy_file(source, target)
             # the second of two writes in one tick of the clock doesn't change the file's time
-            is_idle = all(time.time() - written > IDLE_SECONDS for _, written in before)
-            if is_idle and before == _read_file_states(path):
+            is_idle = all(time.time() - written > IDLE_SECONDS for _, written in states_before)
+            if is_idle and states_before == _read_file_states(path):
                 return
         time.sleep(IDLE_SECONDS)
     with explain_file_errors(to):
@@ -327,10 +327,10 @@ def copy_database(path: Path, to: Path) -> None:
 def _copy_file(source: Path, target: Path) -> None:
     with explain_file_errors(target):
         target.unlink(missing_ok=True)
-        with contextlib.suppress(FileNotFoundError), source.open("rb") as content:
+        with contextlib.suppress(FileNotFoundError), source.open("rb") as source_file:
             _create_private(target)
-            with target.open("wb") as copied:
-                shutil.copyfileobj(content, copied)
+            with target.open("wb") as target_file:
+                shutil.copyfileobj(source_file, target_file)
 
 
 def _list_database_files(path: Path) -> tuple[Path, Path]:
@@ -380,16 +380,16 @@ def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, pa
         if objects & _expected_objects(schema):
             raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
         return set()
-    applied = {str(name) for (name,) in connection.execute(SELECT_STEPS, (schema.name,))}
-    if unknown := applied - {name for name, _ in schema.steps}:
+    applied_steps = {str(name) for (name,) in connection.execute(SELECT_STEPS, (schema.name,))}
+    if unknown_steps := applied_steps - {name for name, _ in schema.steps}:
         writer = connection.execute(SELECT_WRITER).fetchone()[0]
         raise StateError(
-            f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown))}), and this is"
+            f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown_steps))}), and this is"
             f" {ondatra_version()}: use ondatra {writer} or a newer one"
         )
-    if len(applied) == len(schema.steps) and not _expected_objects(schema) <= objects:
+    if len(applied_steps) == len(schema.steps) and not _expected_objects(schema) <= objects:
         raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
-    return applied
+    return applied_steps
 
 
 @functools.lru_cache
@@ -427,8 +427,8 @@ def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteS
         return
     with open_read_only(path, schema) as store:
         with explain_file_errors(path, schema.if_damaged, is_opening=True):
-            is_made = bool(_read_applied_steps(store.connection, schema, path))
-        yield store if is_made else None
+            has_tables = bool(_read_applied_steps(store.connection, schema, path))
+        yield store if has_tables else None
 
 
 @contextlib.contextmanager

@@ -74,8 +74,8 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
     except UnicodeDecodeError:
         if not pa.types.is_string(column.type):
             raise
-        raw = pc.cast(column, pa.binary()).to_pylist()
-        return [None if value is None else value.decode(errors="replace") for value in raw]
+        raw_values = pc.cast(column, pa.binary()).to_pylist()
+        return [None if value is None else value.decode(errors="replace") for value in raw_values]
     return values
 
 
@@ -89,13 +89,13 @@ def _timestamps(column: pa.ChunkedArray, of: pa.TimestampType) -> list[Json]:
 
 
 def _warn_of_lost_numbers(column: pa.ChunkedArray, name: str) -> None:
-    lost = sum(
+    lost_count = sum(
         len(numbers) - numbers.null_count - (pc.sum(pc.is_finite(numbers)).as_py() or 0)
         for chunk in column.chunks
         for numbers in _floats(chunk)
     )
-    if lost:
-        logger.warning("column=%s values=%d: NaN and infinities go out as null", name, lost)
+    if lost_count:
+        logger.warning("column=%s values=%d: NaN and infinities go out as null", name, lost_count)
 
 
 def _floats(values: pa.Array) -> Iterator[pa.Array]:
@@ -164,11 +164,11 @@ def _shortest_float(value: float) -> float:
     """Return a 32-bit number in its shortest form: 0.1, not 0.10000000149011612."""
     if not math.isfinite(value):
         return value
-    packed = struct.pack("f", value)
+    packed_value = struct.pack("f", value)
     return next(
-        short
+        candidate
         for digits in range(1, 10)
-        if struct.pack("f", short := float(f"{value:.{digits}g}")) == packed or digits == 9
+        if struct.pack("f", candidate := float(f"{value:.{digits}g}")) == packed_value or digits == 9
     )
 
 

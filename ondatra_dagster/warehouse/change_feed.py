@@ -132,15 +132,15 @@ class ChangeFeed:
         """Return the order of changes: all changes of a key together, or the order in which they have to be sent."""
         order_in_key = [F.col(VERSION_COLUMN), _type_position(TYPE_ORDER), F.col(ROWID_COLUMN)]
         if not self.groups_by_key:
-            by_row = [F.col(VERSION_COLUMN), _type_position(SENDING_ORDER), F.col(ROWID_COLUMN)]
-            return _PageOrder(by_row, [*by_row, _type_position(TYPE_ORDER)])
+            row_order = [F.col(VERSION_COLUMN), _type_position(SENDING_ORDER), F.col(ROWID_COLUMN)]
+            return _PageOrder(row_order, [*row_order, _type_position(TYPE_ORDER)])
         keys = [column_of(name) for name in self.key_columns]
         return _PageOrder(keys, [*keys, *order_in_key])
 
     def _key_positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the key's columns among the payload's."""
-        folded = [name.casefold() for name in names]
-        return [folded.index(name.casefold()) for name in self.key_columns]
+        casefold_names = [name.casefold() for name in names]
+        return [casefold_names.index(name.casefold()) for name in self.key_columns]
 
     def _arrow_pages(self, rows: DataFrame, order: _PageOrder, size: int) -> Iterator[pa.Table]:
         """Yield the rows in order. toArrow() holds a whole result in memory, so a large one is read in pages."""
@@ -174,16 +174,16 @@ def _model_columns(rows: DataFrame) -> list[str]:
 
 def _net_changes(rows: DataFrame) -> DataFrame:
     """Return the net change of each row: its state before the first change, and its state after the last."""
-    of_row = Window.partitionBy(ROWID_COLUMN)
-    in_order = of_row.orderBy(VERSION_COLUMN, _type_position(TYPE_ORDER))
-    backwards = of_row.orderBy(F.col(VERSION_COLUMN).desc(), _type_position(TYPE_ORDER).desc())
+    row_window = Window.partitionBy(ROWID_COLUMN)
+    oldest_first = row_window.orderBy(VERSION_COLUMN, _type_position(TYPE_ORDER))
+    newest_first = row_window.orderBy(F.col(VERSION_COLUMN).desc(), _type_position(TYPE_ORDER).desc())
     marked_rows = rows.withColumns(
         {
-            "__ondatra_was_there": F.first(TYPE_COLUMN).over(in_order).isin(*REMOVING_TYPES),
-            "__ondatra_is_there": ~F.first(TYPE_COLUMN).over(backwards).isin(*REMOVING_TYPES),
-            "__ondatra_first": F.row_number().over(in_order) == 1,
-            "__ondatra_last": F.row_number().over(backwards) == 1,
-            VERSION_COLUMN: F.max(VERSION_COLUMN).over(of_row),
+            "__ondatra_was_there": F.first(TYPE_COLUMN).over(oldest_first).isin(*REMOVING_TYPES),
+            "__ondatra_is_there": ~F.first(TYPE_COLUMN).over(newest_first).isin(*REMOVING_TYPES),
+            "__ondatra_first": F.row_number().over(oldest_first) == 1,
+            "__ondatra_last": F.row_number().over(newest_first) == 1,
+            VERSION_COLUMN: F.max(VERSION_COLUMN).over(row_window),
         }
     )
     was_there, is_there = F.col("__ondatra_was_there"), F.col("__ondatra_is_there")

@@ -128,8 +128,8 @@ class TargetTable:
 
     def overwrite(self, rows: DataFrame, note: CommitMetadata) -> None:
         # in an overwrite, Delta forgets how a table is clustered
-        clustered_by = orjson.loads(self.state.properties.get(CLUSTERING_PROPERTY, "[]"))
-        rows = rows.orderBy(*map(column_of, clustered_by)) if clustered_by else rows
+        clustering_columns = orjson.loads(self.state.properties.get(CLUSTERING_PROPERTY, "[]"))
+        rows = rows.orderBy(*map(column_of, clustering_columns)) if clustering_columns else rows
         self._frame_writer(rows, "overwrite", note).save(self.path)
 
     def overwrite_partitions(self, rows: DataFrame, note: CommitMetadata) -> None:
@@ -139,8 +139,8 @@ class TargetTable:
 
     def _frame_writer(self, rows: DataFrame, mode: str, note: CommitMetadata) -> DataFrameWriter:
         # a table that once was of kind partition is still partitioned
-        missing = [name for name in self.state.partition_columns if name not in rows.columns]
-        for name in missing:
+        missing_columns = [name for name in self.state.partition_columns if name not in rows.columns]
+        for name in missing_columns:
             rows = rows.withColumn(name, F.lit(None).cast("string"))
         return rows.write.format("delta").mode(mode).option("userMetadata", note.dump())
 
@@ -245,7 +245,7 @@ def _load_target(session: SparkSession, path: str, identity: TableSpec) -> Targe
 
 def _create_table(session: SparkSession, path: str, query: Sequence[StructField], identity: TableSpec) -> None:
     columns = [f"{quote_name(field.name)} {ddl_type(field.dataType)}" for field in query]
-    columns += [f"{quote_name(name)} {of_type}" for name, of_type in identity.own_columns.items()]
+    columns += [f"{quote_name(name)} {type_}" for name, type_ in identity.own_columns.items()]
     columns.append(f"{ROWID_COLUMN} bigint generated always as identity")
     layout, properties = "", {**TABLE_PROPERTIES, **identity.properties}
     if identity.partition_column:

@@ -77,9 +77,9 @@ def evaluate_checks(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -
     problems = list(_condition_problems(rows, checks, model))
     if problems:
         raise ProjectError(problems)
-    failed = [F.count_if(_is_failing(check)) for check in checks]
+    failure_counts = [F.count_if(_is_failing(check)) for check in checks]
     try:
-        total, *counts = rows.agg(F.count(F.lit(1)), *failed).collect()[0]
+        total, *counts = rows.agg(F.count(F.lit(1)), *failure_counts).collect()[0]
     except PySparkException:
         _raise_for_condition(rows, checks, model)
         raise

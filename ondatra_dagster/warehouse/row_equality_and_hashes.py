@@ -151,8 +151,8 @@ def _with_hashes(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
 
 def _surplus_rows(rows: DataFrame, surplus: DataFrame) -> DataFrame:
     """Return as many of the equal rows as are too many."""
-    equal_rows = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
-    candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(equal_rows))
+    hash_window = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
+    candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(hash_window))
     return candidates.where(F.col(PLACE_COLUMN) <= F.abs(SURPLUS_COLUMN)).drop(
         *HASH_COLUMNS, SURPLUS_COLUMN, PLACE_COLUMN
     )

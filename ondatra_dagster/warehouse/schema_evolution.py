@@ -101,20 +101,20 @@ def plan_column_changes(
     widened_fields = []
     retyped_fields = []
     for name in table_fields.keys() & query_fields.keys():
-        old_type, new_type = table_fields[name].dataType, query_fields[name].dataType
-        if is_assignable(new_type, into=old_type):
+        old, new = table_fields[name].dataType, query_fields[name].dataType
+        if is_assignable(new, into=old):
             continue
-        if _may_widen(old_type, new_type):
-            widened_fields.append(StructField(table_fields[name].name, new_type))
+        if _may_widen(old, new):
+            widened_fields.append(StructField(table_fields[name].name, new))
         else:
-            retyped_fields.append((table_fields[name], StructField(table_fields[name].name, new_type)))
+            retyped_fields.append((table_fields[name], StructField(table_fields[name].name, new)))
     if retyped_fields and not converts:
         raise WarehouseError("; ".join(sorted(starmap(_type_change_message, retyped_fields))))
     return ColumnChanges(
         added_columns=tuple(field for field in query if field.name.casefold() not in table_fields),
         dropped_columns=tuple(field.name for field in table if field.name.casefold() not in query_fields),
         widened_columns=tuple(sorted(widened_fields, key=lambda field: field.name)),
-        retyped_columns=tuple(sorted((new_type for _, new_type in retyped_fields), key=lambda field: field.name)),
+        retyped_columns=tuple(sorted((new for _, new in retyped_fields), key=lambda field: field.name)),
     )
 
 
@@ -215,9 +215,9 @@ class TableAlterer:
         """
         self.set_properties({STALE_HASHES: "true"})
         existing_names = {name.casefold() for name in self._column_names()}
-        missing = {name: type_ for name, type_ in own_columns.items() if name.casefold() not in existing_names}
-        if missing:
-            column_list = ", ".join(f"{quote_name(name)} {type_}" for name, type_ in missing.items())
+        missing_types = {name: type_ for name, type_ in own_columns.items() if name.casefold() not in existing_names}
+        if missing_types:
+            column_list = ", ".join(f"{quote_name(name)} {type_}" for name, type_ in missing_types.items())
             self._run_alter(f"add columns ({column_list})")
         if first_values:
             state = read_table_state(self._path)

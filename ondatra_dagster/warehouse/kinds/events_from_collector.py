@@ -27,21 +27,21 @@ MAX_INVALID_SAMPLES = 20  # invalid events that are shown
 def write_events(work: WriteRequest) -> WriteResult:
     """Append the waiting events in the order of their arrival, with one commit per batch."""
     rows = rows_before = count_existing_rows(work.target)
-    misfits, samples = 0, list[InvalidEvent]()
-    is_judged = False
+    invalid_count, samples = 0, list[InvalidEvent]()
+    is_checked = False
     if work.events:
         numbering = work.events.sequence_id
-        for portion in work.events.read_batches(read_last_transaction(work.target.path, numbering)):
-            rows += len(portion.rows)
-            misfits += len(portion.invalid_events)
-            samples += portion.invalid_events[: MAX_INVALID_SAMPLES - len(samples)]
-            _append_batch(work, portion, Transaction(numbering, portion.last_number), rows=rows)
-            is_judged = True
-    if not is_judged:  # the checks run even without new events
+        for batch in work.events.read_batches(read_last_transaction(work.target.path, numbering)):
+            rows += len(batch.rows)
+            invalid_count += len(batch.invalid_events)
+            samples += batch.invalid_events[: MAX_INVALID_SAMPLES - len(samples)]
+            _append_batch(work, batch, Transaction(numbering, batch.last_number), rows=rows)
+            is_checked = True
+    if not is_checked:  # the checks run even without new events
         work.check_rows(work.rows)
         work.check_before_commit(lambda: work.target.rows)
     return WriteResult(
-        inserted=rows - rows_before, rows=rows, invalid_event_count=misfits, invalid_event_samples=samples
+        inserted=rows - rows_before, rows=rows, invalid_event_count=invalid_count, invalid_event_samples=samples
     )
 
 

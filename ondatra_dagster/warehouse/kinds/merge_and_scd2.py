@@ -84,8 +84,8 @@ def current_version_rows(rows: DataFrame) -> DataFrame:
 
 def _new_versions(found: DataFrame, snapshot: int) -> DataFrame:
     """Return the versions that begin now."""
-    begins = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
-    return found.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(begins)
+    start_values = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
+    return found.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(start_values)
 
 
 def _changed_versions(found: DataFrame, snapshot: int) -> DataFrame:

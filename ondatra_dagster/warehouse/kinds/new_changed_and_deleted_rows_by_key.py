@@ -39,9 +39,9 @@ def split_duplicate_keys(
     given.persist()
     try:
         check_duplicate_keys(given, rows, names)
-        numbered = _number_rows_by_key(rows, given, target)
+        numbered_rows = _number_rows_by_key(rows, given, target)
         is_first = (F.col(NUMBER_COLUMN) == 1) & ~has_null_key(names)
-        yield numbered.where(is_first).drop(NUMBER_COLUMN), numbered.where(~is_first).drop(NUMBER_COLUMN)
+        yield numbered_rows.where(is_first).drop(NUMBER_COLUMN), numbered_rows.where(~is_first).drop(NUMBER_COLUMN)
     finally:
         given.unpersist()
 
@@ -149,17 +149,17 @@ def compare_by_key(
         differences = differences.unionByName(deleted_rows, allowMissingColumns=True)
     differences.persist()
     counts = differences.groupBy(REASON_COLUMN, F.isnull(ROWID_COLUMN).alias("is_new"), DELETE_FLAG).count().collect()
-    valid = {(row["is_new"], row[DELETE_FLAG]): row["count"] for row in counts if not row[REASON_COLUMN]}
-    invalid: Counter[str] = Counter()
+    valid_counts = {(row["is_new"], row[DELETE_FLAG]): row["count"] for row in counts if not row[REASON_COLUMN]}
+    invalid_counts: Counter[str] = Counter()
     for row in counts:
         if row[REASON_COLUMN]:
-            invalid[row[REASON_COLUMN]] += row["count"]
+            invalid_counts[row[REASON_COLUMN]] += row["count"]
     return KeyComparison(
         _rows=differences,
-        invalid_counts=invalid,
-        new_count=valid.get((True, False), 0),
-        changed_count=valid.get((False, False), 0),
-        deleted_count=valid.get((False, True), 0),
+        invalid_counts=invalid_counts,
+        new_count=valid_counts.get((True, False), 0),
+        changed_count=valid_counts.get((False, False), 0),
+        deleted_count=valid_counts.get((False, True), 0),
     )
 
 

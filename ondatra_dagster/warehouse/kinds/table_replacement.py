@@ -47,9 +47,9 @@ def write_difference(
     source: DataFrame, target: TargetTable, fields: Sequence[StructField], note: CommitMetadata
 ) -> WriteResult:
     """Delete the rows that the query doesn't have, and insert those that the table doesn't have, in one commit."""
-    missing, extra = row_difference(source, target.rows, fields)
-    changes = missing.unionByName(
-        extra.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True
+    missing_rows, extra_rows = row_difference(source, target.rows, fields)
+    changes = missing_rows.unionByName(
+        extra_rows.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True
     ).persist()
     try:
         inserted, deleted = changes.agg(F.count_if(F.isnull(ROWID_COLUMN)), F.count(ROWID_COLUMN)).collect()[0]

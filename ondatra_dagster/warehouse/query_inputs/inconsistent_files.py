@@ -89,8 +89,8 @@ def missing_columns_problem(settings: Settings, source: FileInput, names: Sequen
 
 def _first_difference(first: _ParquetColumns, other: _ParquetColumns) -> str | None:
     for file, other_file in ((first, other), (other, first)):
-        if missing := sorted(file.columns.keys() - other_file.columns.keys()):
-            name = file.columns[missing[0]][0]
+        if missing_columns := sorted(file.columns.keys() - other_file.columns.keys()):
+            name = file.columns[missing_columns[0]][0]
             return f"{other_file.name} has no column {name!r}, which {file.name} has; {MERGE_REMEDY}"
     for key, (name, type_) in first.columns.items():
         if other.columns[key][1] != type_:
@@ -118,12 +118,12 @@ def _merges_schemas(settings: Settings, source: Input) -> bool:
     """Return whether the user wants one merged schema of all files, or only Spark knows which files those are."""
     options = _input_options(source)
     merge_setting = settings.spark.conf.get(MERGE_SETTING, "")
-    merges = (
+    is_merged = (
         is_option_on(options, MERGE_OPTION)
         if option_value(options, MERGE_OPTION)
         else merge_setting.casefold() == "true"
     )
-    return merges or any(option_value(options, option) for option in TIME_OPTIONS)
+    return is_merged or any(option_value(options, option) for option in TIME_OPTIONS)
 
 
 def _read_footers(settings: Settings, source: Input, address: str) -> Iterator[_ParquetColumns]:

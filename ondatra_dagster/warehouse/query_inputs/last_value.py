@@ -42,13 +42,13 @@ def _highest_literal(warehouse: Warehouse, model: Model, incremental: Incrementa
     """Return the highest value in the table as a literal; None if the table has no value yet."""
     path = warehouse.table_path(model.id)
     state = read_table_state(path)
-    if state is None or incremental.column.casefold() not in {c.name.casefold() for c in state.columns}:
+    if state is None or incremental.column.casefold() not in {column.name.casefold() for column in state.columns}:
         return None
     rows = warehouse.session.read.format("delta").load(path)
     value = F.max(column_of(incremental.column))
-    highest = rows.agg(value.cast("string").alias("text"), value.alias("value"))
-    text = highest.collect()[0]["text"]
-    return None if text is None else _cast_literal(text, highest.schema["value"].dataType)
+    highest_row = rows.agg(value.cast("string").alias("text"), value.alias("value"))
+    text = highest_row.collect()[0]["text"]
+    return None if text is None else _cast_literal(text, highest_row.schema["value"].dataType)
 
 
 def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incremental, views: Mapping[str, str]) -> str:

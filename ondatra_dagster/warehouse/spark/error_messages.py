@@ -66,8 +66,8 @@ def shorten_message(text: str) -> str:
     if cause and not ERROR_CLASS.match(message):
         message = SQLSTATE_TAIL.sub("", cause.group(2))
     message = ERROR_CLASS.sub("", PY4J_PREFIX.sub("", message)).strip()
-    shortened = " ".join(message.split("\n== ")[0].split())
-    return shortened if len(shortened) <= MAX_MESSAGE_LENGTH else shortened[:MAX_MESSAGE_LENGTH] + "…"
+    short_message = " ".join(message.split("\n== ")[0].split())
+    return short_message if len(short_message) <= MAX_MESSAGE_LENGTH else short_message[:MAX_MESSAGE_LENGTH] + "…"
 
 
 def _error_text(error: Exception) -> str:

@@ -121,10 +121,10 @@ def start_jvm(launch: JvmLaunch) -> Jvm:
     """Start a JVM in which a Spark context can be created. Raises SparkSetupError if it doesn't start."""
     make_private_folder(launch.log.parent)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
-        answer = Path(folder) / "connection"
+        connection_file = Path(folder) / "connection"
         log_start = log.tell()  # before Java starts, because it writes to the same file
         process = subprocess.Popen(  # noqa: S603 - our own command, with no shell
-            _command(launch, answer),
+            _command(launch, connection_file),
             stdin=subprocess.PIPE,  # when it is closed, the JVM knows that this process has ended
             stdout=log,
             stderr=log,
@@ -132,12 +132,12 @@ def start_jvm(launch: JvmLaunch) -> Jvm:
             process_group=0,  # Ctrl-C is for this process only, which then ends the JVM in an orderly way
         )
         try:
-            _wait_for_connection(answer, process, launch.log, said_before=log_start)
+            _wait_for_connection(connection_file, process, launch.log, said_before=log_start)
         except BaseException:
             process.kill()
             process.communicate()
             raise
-        with answer.open("rb") as stream:
+        with connection_file.open("rb") as stream:
             port, length = (int.from_bytes(stream.read(4)) for _ in range(2))
             return Jvm(process=process, port=port, secret=stream.read(length).decode())
 

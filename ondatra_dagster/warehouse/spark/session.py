@@ -133,8 +133,8 @@ class Warehouse:
 
     @property
     def locks_folder(self) -> Path:
-        scratch = self.settings.dry_run_folder
-        return (scratch.folder if scratch else self.settings.state) / "locks"
+        dry_run_folder = self.settings.dry_run_folder
+        return (dry_run_folder.folder if dry_run_folder else self.settings.state) / "locks"
 
     def close(self) -> None:
         """End the session and its JVM. Do nothing if none was started."""

@@ -47,10 +47,10 @@ def _interrupt_all(session: SparkSession) -> None:
 
 
 def _check_packages() -> None:
-    missing = [name for name in REQUIRED_PACKAGES if not _is_installed(name)]
-    if missing:
+    missing_packages = [name for name in REQUIRED_PACKAGES if not _is_installed(name)]
+    if missing_packages:
         raise SparkSetupError(
-            f"spark.remote needs {', '.join(missing)}: install them with `pip install 'ondatra[connect]'`"
+            f"spark.remote needs {', '.join(missing_packages)}: install them with `pip install 'ondatra[connect]'`"
         )
 
 
