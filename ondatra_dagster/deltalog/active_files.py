@@ -59,7 +59,7 @@ def read_table_snapshot(table: str) -> TableSnapshot | None:
     names = log.list_files()
     if not list_commit_versions(names) and not any(map(CHECKPOINT_FILE.fullmatch, names)):
         return None
-    found: dict[str, Any] = {}
+    actions_by_kind: dict[str, Any] = {}
     files: dict[tuple[str, str], Mapping[str, Any]] = {}
     for kind, action in _read_actions(log, names):
         if kind == "add":
@@ -67,8 +67,8 @@ def read_table_snapshot(table: str) -> TableSnapshot | None:
         elif kind == "remove":
             files.pop(_file_identity(action), None)
         else:
-            found[kind] = action
-    return _build_snapshot(table, found, files.values())
+            actions_by_kind[kind] = action
+    return _build_snapshot(table, actions_by_kind, files.values())
 
 
 def _file_identity(action: Mapping[str, Any]) -> tuple[str, str]:
@@ -93,9 +93,11 @@ def _build_snapshot(table: str, found: Mapping[str, Any], files: Iterable[Mappin
 
 def _check_protocol(protocol: Mapping[str, Any]) -> None:
     version = protocol.get("minReaderVersion") or 1
-    unknown = set(protocol.get("readerFeatures") or ()) - SUPPORTED_FEATURES
-    if version > 3 or unknown:
-        raise UnsupportedTableError(f"reader version {version} with {', '.join(sorted(unknown)) or 'unknown features'}")
+    unknown_features = set(protocol.get("readerFeatures") or ()) - SUPPORTED_FEATURES
+    if version > 3 or unknown_features:
+        raise UnsupportedTableError(
+            f"reader version {version} with {', '.join(sorted(unknown_features)) or 'unknown features'}"
+        )
 
 
 def _parse_file(table: str, action: Mapping[str, Any]) -> ActiveFile:
@@ -113,8 +115,8 @@ def _parse_file(table: str, action: Mapping[str, Any]) -> ActiveFile:
 def _resolve_path(table: str, path: str) -> str:
     """Return a file's path or address. A clone's log names another table's files by their whole address."""
     if scheme_of(path) is None:
-        here = re.sub(r"^file:/+", "/", path)
-        return here if here.startswith("/") else f"{table.rstrip('/')}/{here}"
+        file_path = re.sub(r"^file:/+", "/", path)
+        return file_path if file_path.startswith("/") else f"{table.rstrip('/')}/{file_path}"
     return str(local_path(path) or path)
 
 
@@ -123,13 +125,13 @@ def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, 
 
     Raises UnsupportedTableError if a commit is missing.
     """
-    version, parts = find_newest_checkpoint(names)
-    for name in parts:
+    version, checkpoint_files = find_newest_checkpoint(names)
+    for name in checkpoint_files:
         yield from read_checkpoint_actions(log.read_file(name))
-    newer = sorted(commit for commit in list_commit_versions(names) if commit > version)
-    if newer != list(range(version + 1, version + 1 + len(newer))):
+    newer_commits = sorted(commit for commit in list_commit_versions(names) if commit > version)
+    if newer_commits != list(range(version + 1, version + 1 + len(newer_commits))):
         raise UnsupportedTableError("a log with gaps")
-    for commit in newer:
+    for commit in newer_commits:
         for line in log.read_file(f"{commit:020}.json").split(b"\n"):
             if line.strip():
                 yield from orjson.loads(line).items()
@@ -137,12 +139,14 @@ def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, 
 
 def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> tuple[int, list[str]]:
     """Return the version and the files of the newest complete checkpoint up to `upto`; version -1 if there is none."""
-    parts: dict[tuple[int, int], list[str]] = {}
+    files_by_checkpoint: dict[tuple[int, int], list[str]] = {}
     for name in names:
-        if (found := CHECKPOINT_FILE.fullmatch(name)) and int(found.group(1)) <= upto:
-            parts.setdefault((int(found.group(1)), int(found.group(3) or 1)), []).append(name)
-    whole = [(version, names) for (version, count), names in parts.items() if len(names) == count]
-    return max(whole, default=(-1, []))
+        if (match := CHECKPOINT_FILE.fullmatch(name)) and int(match.group(1)) <= upto:
+            files_by_checkpoint.setdefault((int(match.group(1)), int(match.group(3) or 1)), []).append(name)
+    complete_checkpoints = [
+        (version, names) for (version, count), names in files_by_checkpoint.items() if len(names) == count
+    ]
+    return max(complete_checkpoints, default=(-1, []))
 
 
 def read_checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
@@ -150,6 +154,6 @@ def read_checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
     import pyarrow
     import pyarrow.parquet
 
-    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(CHECKPOINT_COLUMNS))
-    for row in read.to_pylist(maps_as_pydicts="strict"):
+    actions_table = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(CHECKPOINT_COLUMNS))
+    for row in actions_table.to_pylist(maps_as_pydicts="strict"):
         yield from ((kind, action) for kind, action in row.items() if action)

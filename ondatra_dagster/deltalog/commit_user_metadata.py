@@ -39,8 +39,8 @@ class CommitMetadata:
         fields = _parse_fields(text)
         if fields.get(FORMAT_KEY) != FORMAT_VERSION:
             return None
-        known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in fields.items() if name in known})
+        known_names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in fields.items() if name in known_names})
 
 
 def is_from_newer_version(text: str | None) -> bool:

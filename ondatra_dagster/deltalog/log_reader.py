@@ -72,18 +72,18 @@ def read_table_state(table: str | Path) -> TableState | None:
     log = open_log(table)
     metadata: Action | None = None
     commit: Action = {}
-    changed: int | None = None
+    last_change: int | None = None
     names = log.list_files()
     commits, checkpoint = list_commit_versions(names), max(_find_checkpoints(names), default=None)
     for version in commits:
         actions = read_commit(log, version)
         metadata = metadata or actions.get("metaData")
-        if changed is None and (actions["changes_rows"] or version == 0):
-            changed, commit = version, actions.get("commitInfo", {})
-        if metadata is not None and changed is not None:
+        if last_change is None and (actions["changes_rows"] or version == 0):
+            last_change, commit = version, actions.get("commitInfo", {})
+        if metadata is not None and last_change is not None:
             break
-    newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
-    if newest is None:
+    newest_version = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
+    if newest_version is None:
         return None
     metadata = metadata or _read_newest_metadata(log, _find_checkpoints(names))  # old commits were removed
     if metadata is None:
@@ -92,8 +92,8 @@ def read_table_state(table: str | Path) -> TableState | None:
     return TableState(
         table_id=metadata["id"],
         # the commit that changed rows was removed, so take the oldest one that is left
-        version=(commits[-1] if commits else newest) if changed is None else changed,
-        log_version=newest,
+        version=(commits[-1] if commits else newest_version) if last_change is None else last_change,
+        log_version=newest_version,
         commit_metadata=CommitMetadata.load(commit.get("userMetadata")),
         columns=_parse_columns(metadata),
         properties=metadata.get("configuration", {}),
@@ -143,24 +143,28 @@ def read_last_transaction(table: str | Path, numbering: str) -> int | None:
                 return int(txn["version"])
     if checkpoint is None:
         return None
-    parts = [part.name for part in _find_checkpoints(names) if part.version == checkpoint.version]
-    rows = (row for name in parts for row in _read_checkpoint_rows(log.read_file(name), name, "txn"))
-    found = [int(row["version"]) for row in rows if row and row["appId"] == numbering]
-    return max(found, default=None)
+    checkpoint_files = [
+        checkpoint_file.name
+        for checkpoint_file in _find_checkpoints(names)
+        if checkpoint_file.version == checkpoint.version
+    ]
+    rows = (row for name in checkpoint_files for row in _read_checkpoint_rows(log.read_file(name), name, "txn"))
+    numbers = [int(row["version"]) for row in rows if row and row["appId"] == numbering]
+    return max(numbers, default=None)
 
 
 def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:
     """Split (after, upto] into ranges that a change feed can be read in: a lost or changed column ends a range."""
     log = open_log(table)
-    cuts: list[int] = []
+    range_ends: list[int] = []
     fields: Mapping[str, tuple[object, ...]] | None = None
     for version, metadata in _read_metadata_between(log, after, upto):
-        newer = column_identities(metadata)
-        if fields is not None and any(newer.get(field) != what for field, what in fields.items()):
-            cuts.append(version - 1)
-        fields = newer
-    edges = [after, *(cut for cut in cuts if cut > after), upto]
-    return [(start, end) for start, end in itertools.pairwise(edges) if end > start]
+        next_fields = column_identities(metadata)
+        if fields is not None and any(next_fields.get(field) != identity for field, identity in fields.items()):
+            range_ends.append(version - 1)
+        fields = next_fields
+    bounds = [after, *(range_end for range_end in range_ends if range_end > after), upto]
+    return [(start, end) for start, end in itertools.pairwise(bounds) if end > start]
 
 
 def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
@@ -184,8 +188,8 @@ def read_table_size(table: str | Path) -> int | None:
 
 def list_commit_versions(names: Iterable[str]) -> list[int]:
     """Return the versions whose commits are still in the log, newest first."""
-    found = (COMMIT_FILE.fullmatch(name) for name in names)
-    return sorted((int(name.group(1)) for name in found if name), reverse=True)
+    matches = (COMMIT_FILE.fullmatch(name) for name in names)
+    return sorted((int(name.group(1)) for name in matches if name), reverse=True)
 
 
 def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Action]]:
@@ -223,20 +227,20 @@ def _parse_action(log: LogStorage, version: int, line: bytes) -> Action:
 
 def read_commit(log: LogStorage, version: int) -> Action:
     """Return a commit's info and metadata, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
-    found: Action = {"changes_rows": False}
+    actions: Action = {"changes_rows": False}
     for line in _read_commit_lines(log, version):
         if FILE_ACTION.match(line):
-            if not found["changes_rows"]:  # in a large commit, the first such file is enough
-                found["changes_rows"] = DATA_CHANGE.search(line) is not None
+            if not actions["changes_rows"]:  # in a large commit, the first such file is enough
+                actions["changes_rows"] = DATA_CHANGE.search(line) is not None
         elif COMMIT_INFO_ACTION.match(line):
-            found |= _parse_action(log, version, line)
-    return found
+            actions |= _parse_action(log, version, line)
+    return actions
 
 
 def _read_metadata_between(log: LogStorage, after: int, upto: int) -> Iterator[tuple[int, Action]]:
     """Yield the table's metadata at `after`, then that of each commit in (after, upto] that changes it."""
-    if before := read_metadata_at(log, after):
-        yield after, before
+    if first_metadata := read_metadata_at(log, after):
+        yield after, first_metadata
     for version in range(after + 1, upto + 1):
         metadata = read_commit(log, version).get("metaData")
         if metadata:
@@ -250,7 +254,9 @@ def read_metadata_at(log: LogStorage, version: int) -> Action | None:
         metadata: Action | None = read_commit(log, commit).get("metaData")
         if metadata:
             return metadata
-    return _read_newest_metadata(log, [each for each in _find_checkpoints(names) if each.version <= version])
+    return _read_newest_metadata(
+        log, [checkpoint for checkpoint in _find_checkpoints(names) if checkpoint.version <= version]
+    )
 
 
 def _parse_columns(metadata: Action) -> tuple[Column, ...]:
@@ -278,8 +284,8 @@ class _Checkpoint(NamedTuple):
 
 
 def _find_checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
-    found = (CHECKPOINT_FILE.fullmatch(name) for name in names)
-    return [_Checkpoint(int(name.group(1)), name.group()) for name in found if name]
+    matches = (CHECKPOINT_FILE.fullmatch(name) for name in names)
+    return [_Checkpoint(int(name.group(1)), name.group()) for name in matches if name]
 
 
 def _read_newest_metadata(log: LogStorage, checkpoints: Iterable[_Checkpoint]) -> Action | None:
@@ -295,8 +301,8 @@ def _read_checkpoint_rows(content: bytes, name: str, action: str) -> list[Action
         return [orjson.loads(line).get(action) for line in content.splitlines() if line.strip()]
     import pyarrow.parquet  # imported here: it is rarely needed, and planning must be quick
 
-    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=[action])
-    rows: list[Action | None] = read[action].to_pylist() if action in read.column_names else []
+    actions_table = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=[action])
+    rows: list[Action | None] = actions_table[action].to_pylist() if action in actions_table.column_names else []
     return rows
 
 

@@ -75,8 +75,8 @@ class S3LogStorage:
         from pyarrow.fs import FileSelector
 
         with explain_unreachable(self):
-            found = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
-        return [file.base_name for file in found]
+            files = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
+        return [file.base_name for file in files]
 
     def read_file(self, name: str) -> bytes:
         path = f"{self._folder}/{name}"

@@ -54,17 +54,17 @@ def find_last_equal_commit(table: str | Path, version: int) -> int:
     An OPTIMIZE doesn't change them. The rows are read at this commit, because older files may be gone.
     """
     log = open_log(table)
-    stays, before = version, None
-    for newer in sorted(commit for commit in list_commit_versions(log.list_files()) if commit > version):
-        actions = read_commit(log, newer)
-        if newer != stays + 1 or actions["changes_rows"]:
+    last_equal, metadata_before = version, None
+    for newer_commit in sorted(commit for commit in list_commit_versions(log.list_files()) if commit > version):
+        actions = read_commit(log, newer_commit)
+        if newer_commit != last_equal + 1 or actions["changes_rows"]:
             break
         if metadata := actions.get("metaData"):
-            before = before or read_metadata_at(log, version)
-            if before is None or column_identities(metadata) != column_identities(before):
+            metadata_before = metadata_before or read_metadata_at(log, version)
+            if metadata_before is None or column_identities(metadata) != column_identities(metadata_before):
                 break
-        stays = newer
-    return stays
+        last_equal = newer_commit
+    return last_equal
 
 
 def is_retention_lowered(state: TableState) -> bool:
@@ -79,8 +79,8 @@ def find_oldest_readable_version(table: str | Path, state: TableState) -> int:
         return NO_VERSION
     log = open_log(table)
     commits = [commit for commit in list_commit_versions(log.list_files()) if commit <= freed_upto]
-    changed = (commit for commit in commits if commit == 0 or read_commit(log, commit)["changes_rows"])
-    return next(changed, commits[-1] if commits else freed_upto)
+    changing_commits = (commit for commit in commits if commit == 0 or read_commit(log, commit)["changes_rows"])
+    return next(changing_commits, commits[-1] if commits else freed_upto)
 
 
 def find_removable_history(table: str | Path, state: TableState, *, needed: int, before: float) -> RemovableHistory:
@@ -89,26 +89,29 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
         return RemovableHistory()
     log = open_log(table)
     names = log.list_files()
-    last = find_last_equal_commit(table, needed)
-    commits = [commit for commit in sorted(list_commit_versions(names)) if commit <= last]
-    place = bisect.bisect_left(commits, before, key=functools.partial(_read_commit_seconds, log))
-    if not place:
+    last_equal = find_last_equal_commit(table, needed)
+    commits = [commit for commit in sorted(list_commit_versions(names)) if commit <= last_equal]
+    commit_count = bisect.bisect_left(commits, before, key=functools.partial(_read_commit_seconds, log))
+    if not commit_count:
         return RemovableHistory()
-    upto = commits[place - 1]
+    last_commit = commits[commit_count - 1]
     freed_upto = int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION))
-    newly_removed = (read_file_actions(log, commit) for commit in commits[:place] if commit > freed_upto)
+    actions_by_commit = (read_file_actions(log, commit) for commit in commits[:commit_count] if commit > freed_upto)
     sizes = [
-        action.get("size") or 0 for of_commit in newly_removed for kind, action in of_commit if kind in REMOVAL_ACTIONS
+        action.get("size") or 0
+        for commit_actions in actions_by_commit
+        for kind, action in commit_actions
+        if kind in REMOVAL_ACTIONS
     ]
-    checkpoint, parts = find_newest_checkpoint(names, upto=min(needed, upto))
+    checkpoint, checkpoint_files = find_newest_checkpoint(names, upto=min(needed, last_commit))
     return RemovableHistory(
-        last_commit=upto,
+        last_commit=last_commit,
         files=len(sizes),
         size=sum(sizes),
         log_files=tuple(
-            name for name in sorted(names) if (old := OLD_LOG_FILE.fullmatch(name)) and int(old[1]) < checkpoint
+            name for name in sorted(names) if (match := OLD_LOG_FILE.fullmatch(name)) and int(match[1]) < checkpoint
         ),
-        checkpoint=tuple(parts),
+        checkpoint=tuple(checkpoint_files),
     )
 
 
@@ -131,8 +134,8 @@ def find_removal_cutoff(table: str | Path, past: RemovableHistory, *, before: fl
 def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
     """Remove old commits if the checkpoint that replaces them can be read. Return the number of freed bytes."""
     log = open_log(table)
-    said = {kind for name in past.checkpoint for kind, _ in read_checkpoint_actions(log.read_file(name))}
-    if not said >= TABLE_ACTIONS:
+    action_kinds = {kind for name in past.checkpoint for kind, _ in read_checkpoint_actions(log.read_file(name))}
+    if not action_kinds >= TABLE_ACTIONS:
         raise WarehouseError(f"{past.checkpoint} in {log} doesn't say what the table is; look at it")
     return sum(log.remove_file(name) for name in past.log_files)
 
@@ -146,8 +149,8 @@ def read_commit_time(table: str | Path, version: int) -> float | None:
 def read_commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[str, str]]:
     """Return Spark's metrics of each commit after that one, by its operation: OPTIMIZE, VACUUM START."""
     log = open_log(table)
-    newer = sorted(commit for commit in list_commit_versions(log.list_files()) if commit > after)
-    infos = [read_commit(log, commit).get("commitInfo", {}) for commit in newer]
+    newer_commits = sorted(commit for commit in list_commit_versions(log.list_files()) if commit > after)
+    infos = [read_commit(log, commit).get("commitInfo", {}) for commit in newer_commits]
     return {info["operation"]: info.get("operationMetrics") or {} for info in infos if "operation" in info}
 
 

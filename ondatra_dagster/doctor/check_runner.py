@@ -45,8 +45,8 @@ def run_checks(
         if check.starts_spark and not machine.starts_spark:
             continue
         on_begin(check.name)
-        if missing := [name for name in check.required_checks if name in failures]:
-            yield check.name, warning_result("not tried", f"first mend {' and '.join(missing)}")
+        if failed_checks := [name for name in check.required_checks if name in failures]:
+            yield check.name, warning_result("not tried", f"first mend {' and '.join(failed_checks)}")
             continue
         for result in check.run_check(machine):
             if result.level is CheckLevel.FAILED:

@@ -38,14 +38,14 @@ def check_disks(machine: CheckContext) -> Iterator[CheckResult]:
 
 def _written_folders(machine: CheckContext, settings: Settings) -> dict[str, Path]:
     """Return the folders of this machine that a run writes to."""
-    places: dict[str, Path | None] = {"temporary files": Path(tempfile.gettempdir()), "jars": settings.jars}
+    folders: dict[str, Path | None] = {"temporary files": Path(tempfile.gettempdir()), "jars": settings.jars}
     if machine.is_project:
-        places |= {
+        folders |= {
             "state": settings.state,
             "tables": local_path(settings.warehouse),
             "records": local_path(settings.tracking),
         }
-    return {name: path for name, path in places.items() if path}
+    return {name: path for name, path in folders.items() if path}
 
 
 def _nearest_folder(path: Path) -> Path:
@@ -55,20 +55,20 @@ def _nearest_folder(path: Path) -> Path:
 
 def _folders_by_disk(folders: dict[str, Path]) -> dict[Path, list[str]]:
     """Return one folder of each disk, with the names of the data that a run writes there."""
-    by_device: dict[int, list[str]] = {}
+    names_by_device: dict[int, list[str]] = {}
     for name, folder in folders.items():
-        by_device.setdefault(folder.stat().st_dev, []).append(name)
-    return {folders[names[-1]]: names for names in by_device.values()}
+        names_by_device.setdefault(folder.stat().st_dev, []).append(name)
+    return {folders[names[-1]]: names for names in names_by_device.values()}
 
 
 def _judge_free_space(folder: Path, names: str) -> CheckResult:
-    free = shutil.disk_usage(folder).free
-    what = f"{format_size(free)} free at {folder} (for {names})"
-    if free < MIN_FREE_BYTES:
-        return failed_result(what, "make room, or set TMPDIR, jars, warehouse or tracking to another disk")
-    if free < WARN_FREE_BYTES:
-        return warning_result(what, "make room before tables grow")
-    return ok_result(what)
+    free_bytes = shutil.disk_usage(folder).free
+    description = f"{format_size(free_bytes)} free at {folder} (for {names})"
+    if free_bytes < MIN_FREE_BYTES:
+        return failed_result(description, "make room, or set TMPDIR, jars, warehouse or tracking to another disk")
+    if free_bytes < WARN_FREE_BYTES:
+        return warning_result(description, "make room before tables grow")
+    return ok_result(description)
 
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -79,12 +79,12 @@ def check_ports(machine: CheckContext) -> Iterator[CheckResult]:
     if machine.settings is None:
         return
     servers = _server_ports(machine.settings)
-    taken = {command: port for command, port in servers.items() if not _is_free(port)}
-    for command, port in taken.items():
+    used_ports = {command: port for command, port in servers.items() if not _is_free(port)}
+    for command, port in used_ports.items():
         yield warning_result(
             f"port {port} is in use", f"unless `{command}` runs already, give that command another --port"
         )
-    if not taken:
+    if not used_ports:
         yield ok_result(", ".join(f"{port} is free for `{command}`" for command, port in servers.items()))
 
 
@@ -92,8 +92,8 @@ def _server_ports(settings: Settings) -> dict[str, int]:
     """Return the port of each command that listens on this machine."""
     dagster = urlsplit(settings.dagster_url)
     servers = {"ondatra ui": settings.ui_port, "ondatra events": EVENTS_PORT}
-    is_here = dagster.hostname in LOOPBACK_HOSTS and dagster.port
-    return servers | ({"dg dev": dagster.port} if is_here and dagster.port else {})
+    is_local = dagster.hostname in LOOPBACK_HOSTS and dagster.port
+    return servers | ({"dg dev": dagster.port} if is_local and dagster.port else {})
 
 
 def _is_free(port: int) -> bool:

@@ -24,8 +24,8 @@ def check_settings(machine: CheckContext) -> Iterator[CheckResult]:
             "for the rest, change into a project, or create one: ondatra init DIR",
         )
     elif machine.workspace is None:
-        found = format_count(len(machine.project_problems), "problem")
-        yield failed_result(f"the files of {machine.folder} have {found}", "`ondatra validate` names each")
+        problem_count = format_count(len(machine.project_problems), "problem")
+        yield failed_result(f"the files of {machine.folder} have {problem_count}", "`ondatra validate` names each")
     else:
         models = format_count(len(machine.workspace.project.models), "model")
         syncs = format_count(len(machine.workspace.syncs), "sync")
@@ -39,22 +39,24 @@ def check_variables(machine: CheckContext) -> Iterator[CheckResult]:
     """Yield a result for each missing or unknown variable and for each problem of .env, or one for all."""
     if machine.settings is None:
         return
-    needed = _needed_variables(machine, machine.settings)
-    missing = [name for name in needed if not machine.settings.secret(name)]
-    unknown = list(unknown_variable_warnings(machine.folder, machine.settings.secrets.names))
-    readable = list(env_file_warnings(machine.settings.root))
-    for name in missing:
-        yield failed_result(f"{name} is not set, and {needed[name]} needs it", UNSET_REMEDY)
-    for problem in (*unknown, *readable):
+    needed_variables = _needed_variables(machine, machine.settings)
+    missing_names = [name for name in needed_variables if not machine.settings.secret(name)]
+    unknown_warnings = list(unknown_variable_warnings(machine.folder, machine.settings.secrets.names))
+    env_warnings = list(env_file_warnings(machine.settings.root))
+    for name in missing_names:
+        yield failed_result(f"{name} is not set, and {needed_variables[name]} needs it", UNSET_REMEDY)
+    for problem in (*unknown_warnings, *env_warnings):
         yield warning_result(f"{problem.file}: {problem.description}", problem.remedy)
-    if not missing and not unknown and not readable:
+    if not missing_names and not unknown_warnings and not env_warnings:
         yield ok_result(
-            f"{format_count(len(needed), 'variable')} needed by sinks and alerts: set" if needed else "none is needed"
+            f"{format_count(len(needed_variables), 'variable')} needed by sinks and alerts: set"
+            if needed_variables
+            else "none is needed"
         )
 
 
 def _needed_variables(machine: CheckContext, settings: Settings) -> dict[str, str]:
     """Return the variables that have to be set, each with the file or section that needs it."""
     syncs = machine.workspace.syncs.values() if machine.workspace else ()
-    needed = {name: sync.push_config.file for sync in syncs for name in sync.push_config.variables}
-    return needed | dict.fromkeys(settings.alerts.required_variables, "[tool.ondatra.alerts]")
+    files_by_variable = {name: sync.push_config.file for sync in syncs for name in sync.push_config.variables}
+    return files_by_variable | dict.fromkeys(settings.alerts.required_variables, "[tool.ondatra.alerts]")

@@ -36,15 +36,19 @@ PACKAGES_SHOWN = ("ondatra", "dagster", "pyspark", "delta-spark")
 
 def check_packages(_: CheckContext) -> Iterator[CheckResult]:
     """Yield a result for each package that doesn't meet ondatra's requirements, or one for all."""
-    wrong = [result for each in _read_requirements() if (result := _judge_requirement(each))]
-    shown = [f"{name} {version}" for name in PACKAGES_SHOWN if (version := _installed_version(name))]
-    yield from wrong or [ok_result(", ".join([*shown, f"Python {platform.python_version()}"]))]
+    problems = [result for requirement in _read_requirements() if (result := _judge_requirement(requirement))]
+    versions = [f"{name} {version}" for name in PACKAGES_SHOWN if (version := _installed_version(name))]
+    yield from problems or [ok_result(", ".join([*versions, f"Python {platform.python_version()}"]))]
 
 
 def _read_requirements() -> list[Requirement]:
     """Return the packages that ondatra requires on this machine, without its extras: those are the user's choice."""
-    required = map(Requirement, importlib.metadata.requires("ondatra") or ())
-    return [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
+    requirements = map(Requirement, importlib.metadata.requires("ondatra") or ())
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
 
 
 def _judge_requirement(required: Requirement) -> CheckResult | None:
@@ -92,7 +96,7 @@ def check_jars(machine: CheckContext) -> Iterator[CheckResult]:
         except SparkSetupError as error:
             yield failed_result(str(error))
             return
-    yield from (_judge_jar_set(folder, wanted) for folder, wanted in _needed_jar_sets(machine.settings).items())
+    yield from (_judge_jar_set(folder, jars) for folder, jars in _needed_jar_sets(machine.settings).items())
 
 
 def _needed_jar_sets(settings: Settings) -> dict[Path, JarSet]:
@@ -100,11 +104,11 @@ def _needed_jar_sets(settings: Settings) -> dict[Path, JarSet]:
 
 
 def _judge_jar_set(folder: Path, wanted: JarSet) -> CheckResult:
-    if missing := missing_jars(folder, wanted):
-        size = format_size(sum(jar.size for jar in missing))
+    if missing_files := missing_jars(folder, wanted):
+        size = format_size(sum(jar.size for jar in missing_files))
         return warning_result(f"{wanted.title} are not all in {folder}", f"the next run fetches them: {size}")
-    if damaged := damaged_jars(folder, wanted):
-        names = ", ".join(str(folder / jar.name) for jar in damaged)
+    if damaged_files := damaged_jars(folder, wanted):
+        names = ", ".join(str(folder / jar.name) for jar in damaged_files)
         return failed_result(f"the content is not the pinned one: {names}", "delete it; the next run fetches it again")
     return ok_result(f"{wanted.title}: {len(wanted.jars)} files, {format_size(wanted.size)}, in {folder}")
 
@@ -113,14 +117,14 @@ def check_spark(machine: CheckContext) -> Iterator[CheckResult]:
     """Start Spark with the project's settings and yield how long that took."""
     if machine.settings is None:
         return
-    began = time.monotonic()
+    started_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ondatra-doctor-") as folder:
         try:
-            done = _try_spark(_trial_settings(machine, machine.settings, Path(folder)), Path(folder))
+            description = _try_spark(_trial_settings(machine, machine.settings, Path(folder)), Path(folder))
         except WarehouseError as error:
             yield failed_result(str(error))
         else:
-            yield ok_result(f"{done}, in {format_elapsed(time.monotonic() - began)}")
+            yield ok_result(f"{description}, in {format_elapsed(time.monotonic() - started_at)}")
 
 
 def _trial_settings(machine: CheckContext, settings: Settings, folder: Path) -> Settings:

@@ -56,9 +56,9 @@ def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
 
 def all_folders(organization: str) -> tuple[str, ...]:
     """Return the folders below which an organization has files."""
-    part = _checked_folder_name(organization, "organization")
-    others = ("frontiers", "marks", "sent", "metadata")
-    return (organization_folder(part), *(f"{name}/{part}" for name in others))
+    folder_name = _checked_folder_name(organization, "organization")
+    other_folders = ("frontiers", "marks", "sent", "metadata")
+    return (organization_folder(folder_name), *(f"{name}/{folder_name}" for name in other_folders))
 
 
 def is_folder_name(text: str) -> bool:

@@ -69,15 +69,15 @@ class LocalStorage:
         path = self._root / name
         self._make_folder(path.parent)
         _remove_leftovers_of(path)
-        part = path.with_name(make_temporary_name(path.name))
+        temporary_path = path.with_name(make_temporary_name(path.name))
         try:
-            with open_private_file(part, "x+b") as file:
+            with open_private_file(temporary_path, "x+b") as file:
                 yield cast("BinaryIO", file)
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(path)
+            temporary_path.replace(path)
         except BaseException:
-            part.unlink(missing_ok=True)
+            temporary_path.unlink(missing_ok=True)
             raise
         _fsync_folder(path.parent)
 
@@ -88,20 +88,20 @@ class LocalStorage:
         path = self._root / name
         with contextlib.suppress(FileNotFoundError):
             if path.is_dir():
-                freed = sum(map(_unlink, filter(_is_hidden, list(path.iterdir()))))
+                freed_bytes = sum(map(_unlink, filter(_is_hidden, list(path.iterdir()))))
                 path.rmdir()
-                return freed
+                return freed_bytes
             return _unlink(path)
         return 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
-        swept = []
-        for here, _, names in os.walk(self._root / folder):  # skips folders that are removed meanwhile
-            for part in (Path(here, name) for name in names if TEMPORARY_NAME.fullmatch(name)):
+        removed_sizes = []
+        for parent, _, names in os.walk(self._root / folder):  # skips folders that are removed meanwhile
+            for temporary_path in (Path(parent, name) for name in names if TEMPORARY_NAME.fullmatch(name)):
                 with contextlib.suppress(FileNotFoundError):
-                    if part.stat().st_mtime < before:
-                        swept.append(_unlink(part))
-        return swept
+                    if temporary_path.stat().st_mtime < before:
+                        removed_sizes.append(_unlink(temporary_path))
+        return removed_sizes
 
     def list_names(self, folder: str) -> list[str]:
         try:
@@ -181,7 +181,7 @@ def _fsync_folder(folder: Path) -> None:
 
 def _remove_leftovers_of(path: Path) -> None:
     """Remove this file's temporary files that killed processes left."""
-    for part in path.parent.glob(f".{path.name}.*.part"):
+    for temporary_path in path.parent.glob(f".{path.name}.*.part"):
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - part.stat().st_mtime > LEFTOVER_SECONDS:
-                part.unlink()
+            if time.time() - temporary_path.stat().st_mtime > LEFTOVER_SECONDS:
+                temporary_path.unlink()

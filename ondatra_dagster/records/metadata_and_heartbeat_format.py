@@ -46,8 +46,8 @@ _JSON_TYPES = {
 def build_payload_schema(columns: Iterable[Column]) -> dict[str, str]:
     """Return each column's JSON type in a payload: dates, decimals and binaries are strings."""
     # a type without its brackets: "decimal" of "decimal(10,2)"
-    words = {column.name: re.split(r"[<(]", column.type)[0].strip().lower() for column in columns}
-    return {name: _JSON_TYPES.get(word, "string") for name, word in words.items()}
+    type_names = {column.name: re.split(r"[<(]", column.type)[0].strip().lower() for column in columns}
+    return {name: _JSON_TYPES.get(type_name, "string") for name, type_name in type_names.items()}
 
 
 def dump_metadata(

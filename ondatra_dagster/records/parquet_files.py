@@ -28,16 +28,16 @@ class DigestError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no type
 
 def write_digest(file: BinaryIO) -> None:
     """Write the digest of a Parquet file in place of EMPTY_DIGEST; the file is open to read and write."""
-    place, digest = _compute_digest(file)
-    file.seek(place)
+    position, digest = _compute_digest(file)
+    file.seek(position)
     file.write(digest)
     file.seek(0, 2)
 
 
 def verify_digest(file: BinaryIO) -> None:
     """Raise DigestError unless all bytes are unchanged; seek to the file's beginning."""
-    place, digest = _compute_digest(file)
-    file.seek(place)
+    position, digest = _compute_digest(file)
+    file.seek(position)
     if file.read(_DIGEST_LENGTH) != digest:
         raise DigestError("its digest shows that it is damaged")
     file.seek(0)
@@ -45,8 +45,8 @@ def verify_digest(file: BinaryIO) -> None:
 
 def read_digest(file: BinaryIO) -> tuple[int, bytes]:
     """Return a file's size and the digest in it, without a check; seek to the file's beginning."""
-    place, size = _find_digest(file), file.seek(0, 2)
-    file.seek(place)
+    position, size = _find_digest(file), file.seek(0, 2)
+    file.seek(position)
     digest = file.read(_DIGEST_LENGTH)
     file.seek(0)
     return size, digest
@@ -54,40 +54,40 @@ def read_digest(file: BinaryIO) -> tuple[int, bytes]:
 
 def _compute_digest(file: BinaryIO) -> tuple[int, bytes]:
     """Return the position of the digest in the file, and the digest."""
-    place = _find_digest(file)
+    position = _find_digest(file)
     digest = hashlib.blake2b(digest_size=_DIGEST_LENGTH // 2)
     file.seek(0)
-    for chunk in _read_chunks(file, place):
+    for chunk in _read_chunks(file, position):
         digest.update(chunk)
-    file.seek(place + _DIGEST_LENGTH)
+    file.seek(position + _DIGEST_LENGTH)
     digest.update(EMPTY_DIGEST.encode())
     for chunk in _read_chunks(file, None):
         digest.update(chunk)
-    return place, digest.hexdigest().encode()
+    return position, digest.hexdigest().encode()
 
 
 def _find_digest(file: BinaryIO) -> int:
     size = file.seek(0, 2)
     file.seek(max(size - _TAIL_BYTES, 0))
-    end = file.read(_TAIL_BYTES)
-    footer = int.from_bytes(end[:4], "little")
-    if len(end) < _TAIL_BYTES or footer + _TAIL_BYTES > size:
+    tail = file.read(_TAIL_BYTES)
+    footer_length = int.from_bytes(tail[:4], "little")
+    if len(tail) < _TAIL_BYTES or footer_length + _TAIL_BYTES > size:
         raise DigestError("it has no footer")
-    file.seek(size - _TAIL_BYTES - footer)
+    file.seek(size - _TAIL_BYTES - footer_length)
     # the last one, if there are several: texts before it may be the user's
-    found = file.read(footer).rfind(_DIGEST_PREFIX)
-    if found < 0:
+    offset = file.read(footer_length).rfind(_DIGEST_PREFIX)
+    if offset < 0:
         raise DigestError("it has no digest")
-    return size - _TAIL_BYTES - footer + found + len(_DIGEST_PREFIX)
+    return size - _TAIL_BYTES - footer_length + offset + len(_DIGEST_PREFIX)
 
 
 def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
     """Yield the file's next bytes in chunks: `upto` bytes, or all to its end."""
-    left = upto
-    while chunk := file.read(_READ_BYTES if left is None else min(left, _READ_BYTES)):
+    remaining_bytes = upto
+    while chunk := file.read(_READ_BYTES if remaining_bytes is None else min(remaining_bytes, _READ_BYTES)):
         yield chunk
-        if left is not None:
-            left -= len(chunk)
+        if remaining_bytes is not None:
+            remaining_bytes -= len(chunk)
 
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -97,22 +97,22 @@ CHARACTERS_IN_MEMORY = 16_000_000  # of those rows' long texts: one row may be a
 
 def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[list[Row]]:
     """Yield the rows in lists that fit in memory; the same rows always give the same lists."""
-    part: list[Row] = []
+    chunk: list[Row] = []
     weight = 0
     for row in rows:
-        part.append(row)
+        chunk.append(row)
         weight += weigh(row)
-        if len(part) == ROWS_IN_MEMORY or weight >= CHARACTERS_IN_MEMORY:
-            yield part
-            part, weight = [], 0
-    if part:
-        yield part
+        if len(chunk) == ROWS_IN_MEMORY or weight >= CHARACTERS_IN_MEMORY:
+            yield chunk
+            chunk, weight = [], 0
+    if chunk:
+        yield chunk
 
 
 def build_batches(rows: Iterable[Row], schema: pa.Schema, weigh: Callable[[Row], int]) -> Iterator[pa.RecordBatch]:
     """Yield the rows as columns, as many of them at a time as fit in memory."""
-    for part in chunk_rows(rows, weigh):
-        columns = zip(zip(*part, strict=True), schema, strict=True)
+    for chunk in chunk_rows(rows, weigh):
+        columns = zip(zip(*chunk, strict=True), schema, strict=True)
         yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
 
 
@@ -128,8 +128,8 @@ def write_file(
 
     `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
     """
-    signed = {**(notes or {}), DIGEST_KEY: EMPTY_DIGEST}
-    for _ in write_batches(file, schema, batches, repetitive=repetitive, notes=signed):
+    notes_with_digest = {**(notes or {}), DIGEST_KEY: EMPTY_DIGEST}
+    for _ in write_batches(file, schema, batches, repetitive=repetitive, notes=notes_with_digest):
         pass
     write_digest(file)
 

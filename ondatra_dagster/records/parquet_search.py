@@ -43,21 +43,21 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
     Older row groups aren't read once these have as many records as the search wants from all files.
     """
     parquet = _open_parquet(file)
-    left = MAX_EAGER_BYTES
-    missing = math.inf if search.limit is None else search.offset + search.limit
-    found: list[MatchingRowGroup] = []
+    eager_bytes = MAX_EAGER_BYTES
+    missing_records = math.inf if search.limit is None else search.offset + search.limit
+    groups: list[MatchingRowGroup] = []
     for number, conditions, count in _count_matches(parquet, search):
-        missing -= count
+        missing_records -= count
         group = MatchingRowGroup(number, conditions, search.with_payload, parquet.metadata, None)
-        told = parquet.metadata.row_group(number)
-        size = told.total_byte_size * count // told.num_rows
-        if size <= left:
-            left -= size
+        statistics = parquet.metadata.row_group(number)
+        size = statistics.total_byte_size * count // statistics.num_rows
+        if size <= eager_bytes:
+            eager_bytes -= size
             group = group._replace(chunk=_read_rows_of_group(parquet, group))
-        found.append(group)
-        if missing <= 0:
+        groups.append(group)
+        if missing_records <= 0:
             break
-    return found
+    return groups
 
 
 def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
@@ -86,12 +86,12 @@ def _open_parquet(file: BinaryIO, metadata: Any = None) -> Any:
 def _read_rows_of_group(parquet: Any, group: MatchingRowGroup) -> RecordChunk:
     columns = [name for name in RECORD_SCHEMA.names if group.with_payload or name != PAYLOAD_COLUMN]
     table = parquet.read_row_group(group.number, columns=columns, use_threads=False)
-    places = pa.array(range(table.num_rows - 1, -1, -1))
+    indices = pa.array(range(table.num_rows - 1, -1, -1))
     if group.conditions:
-        places = pc.indices_nonzero(_match_rows(table, group.conditions))[::-1]
-    records = _add_empty_payload(table.take(places)).cast(RECORD_SCHEMA)
-    beside = [pa.nulls(records.num_rows, field.type) for field in QUEUE_SCHEMA]
-    return pa.Table.from_arrays([*records.columns, *beside], schema=RESULT_SCHEMA)
+        indices = pc.indices_nonzero(_match_rows(table, group.conditions))[::-1]
+    records = _add_empty_payload(table.take(indices)).cast(RECORD_SCHEMA)
+    queue_columns = [pa.nulls(records.num_rows, field.type) for field in QUEUE_SCHEMA]
+    return pa.Table.from_arrays([*records.columns, *queue_columns], schema=RESULT_SCHEMA)
 
 
 def _add_empty_payload(table: Any) -> Any:
@@ -118,14 +118,14 @@ def _match_rows(table: Any, conditions: Conditions) -> Any:
 
 def _choose_conditions(parquet: Any, number: int, search: RecordQuery) -> Conditions | None:
     """Return the conditions to check on each row of the group; None if no row can match."""
-    asked = []
+    conditions = []
     for condition in _list_conditions(search):
         bounds = _read_bounds(parquet, number, condition.column)
         if bounds is not None and not condition.may_match(*bounds):
             return None
         if bounds is None or not condition.always_matches(*bounds):
-            asked.append(condition)
-    return asked
+            conditions.append(condition)
+    return conditions
 
 
 def _list_conditions(search: RecordQuery) -> Iterator["_Condition"]:
@@ -163,9 +163,13 @@ class _Condition(NamedTuple):
 
 def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | None:
     """Return the least and greatest value of a text column in a row group; None if the file doesn't have them."""
-    place = parquet.schema_arrow.get_field_index(column)
-    told = parquet.metadata.row_group(number).column(place).statistics
-    return (told.min, told.max) if told and told.has_min_max and not told.null_count else None
+    column_index = parquet.schema_arrow.get_field_index(column)
+    statistics = parquet.metadata.row_group(number).column(column_index).statistics
+    return (
+        (statistics.min, statistics.max)
+        if statistics and statistics.has_min_max and not statistics.null_count
+        else None
+    )
 
 
 MAX_FILES_AT_ONCE = 8
@@ -227,19 +231,21 @@ class _FileSearch:
         self._pool = pool
 
     def find_matches(self, runs: Iterable[RunRecords]) -> Iterator[RecordChunk]:
-        listed = self._map_ahead(self._list_files, runs, MAX_FILES_AT_ONCE)
-        looks = self._map_ahead(self._search_file, itertools.chain.from_iterable(listed), MAX_FILES_AT_ONCE)
-        for _, of_run in itertools.groupby(looks, key=lambda look: look.run.run_id):
-            found = list(of_run)
-            yield from merge_newest_first([self._read_matches(found, batch_type) for batch_type in RecordFileType])
+        file_lists = self._map_ahead(self._list_files, runs, MAX_FILES_AT_ONCE)
+        file_matches = self._map_ahead(self._search_file, itertools.chain.from_iterable(file_lists), MAX_FILES_AT_ONCE)
+        for _, run_matches in itertools.groupby(file_matches, key=lambda match: match.run.run_id):
+            matches_of_run = list(run_matches)
+            yield from merge_newest_first(
+                [self._read_matches(matches_of_run, batch_type) for batch_type in RecordFileType]
+            )
 
     def count_matches(self, runs: Iterable[RunRecords]) -> int:
-        chosen = list(runs)
-        beside: int = sum(
-            part.num_rows for run in chosen for parts in run.unpublished_chunks.values() for part in parts
+        run_list = list(runs)
+        unpublished_count: int = sum(
+            chunk.num_rows for run in run_list for chunks in run.unpublished_chunks.values() for chunk in chunks
         )
-        looks = itertools.chain.from_iterable(self._map_ahead(self._list_files, chosen, MAX_FILES_AT_ONCE))
-        return beside + sum(self._map_ahead(self._count_in_file, looks, MAX_FILES_AT_ONCE))
+        files = itertools.chain.from_iterable(self._map_ahead(self._list_files, run_list, MAX_FILES_AT_ONCE))
+        return unpublished_count + sum(self._map_ahead(self._count_in_file, files, MAX_FILES_AT_ONCE))
 
     def _count_in_file(self, look: _FileMatches) -> int:
         if look.file:
@@ -252,8 +258,8 @@ class _FileSearch:
         files = run.files
         if files is None:
             files = self._files.list_record_files(self._sync_id, run.run_id)
-        wanted = [file for file in files if self._may_match(file[0])]
-        return [_FileMatches(run, file) for file in sorted(wanted, reverse=True)] or [_FileMatches(run, None)]
+        matching_files = [file for file in files if self._may_match(file[0])]
+        return [_FileMatches(run, file) for file in sorted(matching_files, reverse=True)] or [_FileMatches(run, None)]
 
     def _may_match(self, batch_type: RecordFileType) -> bool:
         wants_invalid = self._query.stage is RecordStage.INVALID
@@ -270,14 +276,14 @@ class _FileSearch:
         """Yield a run's matching records of one type."""
         yield from looks[0].run.unpublished_chunks.get(batch_type, ())
         groups = [
-            (look.run, look.file, group)
-            for look in looks
-            if look.file and look.file[0] is batch_type
-            for group in look.groups
+            (file_matches.run, file_matches.file, group)
+            for file_matches in looks
+            if file_matches.file and file_matches.file[0] is batch_type
+            for group in file_matches.groups
         ]
-        for part in self._map_ahead(self._read_match, groups, MAX_GROUPS_AT_ONCE):
-            if part is not None:
-                yield part
+        for chunk in self._map_ahead(self._read_match, groups, MAX_GROUPS_AT_ONCE):
+            if chunk is not None:
+                yield chunk
 
     def _read_match(self, found: tuple[RunRecords, RecordFileId, MatchingRowGroup]) -> RecordChunk | None:
         run, name, group = found
@@ -293,10 +299,10 @@ class _FileSearch:
 
     def _map_ahead(self, ask: Callable[[Item], ItemResult], items: Iterable[Item], most: int) -> Iterator[ItemResult]:
         """Yield the results in the items' order; compute at most `most` of them ahead of their turn."""
-        asked: deque[Future[ItemResult]] = deque()
+        futures: deque[Future[ItemResult]] = deque()
         for item in items:
-            asked.append(self._pool.submit(ask, item))
-            if len(asked) > most:
-                yield asked.popleft().result()
-        while asked:
-            yield asked.popleft().result()
+            futures.append(self._pool.submit(ask, item))
+            if len(futures) > most:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()

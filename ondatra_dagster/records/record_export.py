@@ -29,20 +29,20 @@ def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
     The ending of its name is a key of EXPORT_WRITERS and gives the format. The file appears when it is
     complete, or never. Raise OSError if it can't be written.
     """
-    whole = path.resolve()  # a link stays a link
-    if whole.is_dir():
+    resolved_path = path.resolve()  # a link stays a link
+    if resolved_path.is_dir():
         raise IsADirectoryError(21, "it is a folder", str(path))
-    if not whole.parent.is_dir():
-        raise FileNotFoundError(2, "there is no such folder", str(whole.parent))
+    if not resolved_path.parent.is_dir():
+        raise FileNotFoundError(2, "there is no such folder", str(resolved_path.parent))
     records = 0
 
     def count() -> Iterator[RecordChunk]:
         nonlocal records
-        for part in parts:
-            records += part.num_rows
-            yield part
+        for chunk in parts:
+            records += chunk.num_rows
+            yield chunk
 
-    with LocalStorage(whole.parent).open_writer(whole.name) as file:
+    with LocalStorage(resolved_path.parent).open_writer(resolved_path.name) as file:
         for _ in EXPORT_WRITERS[path.suffix.lower()](file, count()):
             pass
     return records
@@ -67,19 +67,19 @@ class _DrainedBuffer(io.BytesIO):
         return self._drained_bytes + super().tell()
 
     def drain(self) -> bytes:
-        piece = self.getvalue()
-        self._drained_bytes += len(piece)
+        content = self.getvalue()
+        self._drained_bytes += len(content)
         self.seek(0)
         self.truncate()
-        return piece
+        return content
 
 
 def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
     """Write a line of names, then a line for each record; null and an empty text are distinct."""
     with pa.csv.CSVWriter(file, RESULT_SCHEMA) as writer:
-        for part in parts:
+        for chunk in parts:
             writer.write_table(
-                pa.Table.from_arrays([_escape_formulas(column) for column in part.columns], schema=RESULT_SCHEMA)
+                pa.Table.from_arrays([_escape_formulas(column) for column in chunk.columns], schema=RESULT_SCHEMA)
             )
             yield
 
@@ -96,19 +96,19 @@ def _escape_formulas(column: Any) -> Any:
 
 def write_json(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
     """Write one array, with a line for each object."""
-    between = b"[\n"
-    for part in parts:
-        for line in format_json_lines([part]):
-            file.write(between + line)
-            between = b",\n"
+    separator = b"[\n"
+    for chunk in parts:
+        for line in format_json_lines([chunk]):
+            file.write(separator + line)
+            separator = b",\n"
         yield
-    file.write(b"\n]\n" if between == b",\n" else b"[]\n")
+    file.write(b"\n]\n" if separator == b",\n" else b"[]\n")
 
 
 def format_json_lines(parts: Iterable[RecordChunk]) -> Iterator[bytes]:
     """Yield each record as a JSON object; its payload, which is JSON already, is in it unchanged."""
-    for part in parts:
-        columns = [_to_json_values(name, part[name]) for name in RESULT_SCHEMA.names]
+    for chunk in parts:
+        columns = [_to_json_values(name, chunk[name]) for name in RESULT_SCHEMA.names]
         for values in zip(*columns, strict=True):
             yield orjson.dumps(dict(zip(RESULT_SCHEMA.names, values, strict=True)))
 
@@ -124,7 +124,7 @@ def _to_json_values(name: str, column: Any) -> Iterator[Any]:
 
 def write_parquet(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
     """Write the columns and types of the published files, without the columns about waiting rows."""
-    batches = (batch for part in parts for batch in part.select(RECORD_SCHEMA.names).to_batches())
+    batches = (batch for chunk in parts for batch in chunk.select(RECORD_SCHEMA.names).to_batches())
     yield from parquet_files.write_batches(file, RECORD_SCHEMA, batches, repetitive=DICTIONARY_COLUMNS)
 
 

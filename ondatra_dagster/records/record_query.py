@@ -37,8 +37,8 @@ class RecordStage(enum.StrEnum):
         try:
             return cls.of_status(text) if text in INVALID_STATUSES else cls(text.casefold())
         except ValueError:
-            nearest = suggest_correction(text, [*map(str, cls)], plural="statuses")
-            raise SelectionError(f"there is no status {text!r}; {nearest}") from None
+            suggestion = suggest_correction(text, [*map(str, cls)], plural="statuses")
+            raise SelectionError(f"there is no status {text!r}; {suggestion}") from None
 
 
 # the reasons of invalid rows by status: their records have no message

@@ -113,8 +113,8 @@ _SCHEMA_WITHOUT_RUN = pa.schema([field for field in RECORD_SCHEMA if field.name 
 
 def build_record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:
     """Yield the records as columns, as many of them at a time as fit in memory."""
-    place = RECORD_SCHEMA.get_field_index(_RUN_COLUMNS[0])
+    run_index = RECORD_SCHEMA.get_field_index(_RUN_COLUMNS[0])
     for batch in build_batches(records, _SCHEMA_WITHOUT_RUN, lambda record: len(record[1])):
         ids = [pa.repeat(pa.scalar(value), batch.num_rows) for value in (sync_id, run_id)]
-        columns = [*batch.columns[:place], *ids, *batch.columns[place:]]
+        columns = [*batch.columns[:run_index], *ids, *batch.columns[run_index:]]
         yield pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

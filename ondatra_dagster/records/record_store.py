@@ -85,10 +85,10 @@ class RecordStore:
 
     def for_dry_run(self, state: StateId = UNKNOWN_STATE_ID) -> Self:
         """Return this store for a dry run from this state folder: it discards all that is written."""
-        other = copy.copy(self)
-        other.__dict__["state"] = state  # the id that is known now: a dry run gives a folder no id
-        other._storage = DiscardingStorage(open_storage(self._address))  # noqa: SLF001 - of the same class
-        return other
+        dry_store = copy.copy(self)
+        dry_store.__dict__["state"] = state  # the id that is known now: a dry run gives a folder no id
+        dry_store._storage = DiscardingStorage(open_storage(self._address))  # noqa: SLF001 - of the same class
+        return dry_store
 
     def run_address(self, sync_id: str, run_id: str) -> str:
         """Return the address of a run's records, for users and other programs."""
@@ -183,11 +183,11 @@ class RecordStore:
 
     def remove_leftovers(self, *, before: datetime) -> list[int]:
         """Remove incomplete files that killed processes left before then; return the bytes of each."""
-        swept = []
+        removed_sizes = []
         for folder in file_paths.all_folders(self._organization):
             with self._explain_removal(folder):
-                swept += self._storage.remove_leftovers(folder, before=before.timestamp())
-        return swept
+                removed_sizes += self._storage.remove_leftovers(folder, before=before.timestamp())
+        return removed_sizes
 
     def read_delivered_since(
         self, sync_id: str, run_id: str | None, *, upto: str | None = None, with_payload: bool = False
@@ -197,16 +197,16 @@ class RecordStore:
         Within a run they have no order: a key's newest record is the one with the highest table version. The
         records of pruned runs come from the file that write_delivered() wrote.
         """
-        after, through = run_id or "", ""
+        last_excluded, last_covered = run_id or "", ""
         with contextlib.suppress(FileNotFoundError), self._open_delivered(sync_id) as file:
-            through = read_newest_delivered_run(file)
-        if after < through:
+            last_covered = read_newest_delivered_run(file)
+        if last_excluded < last_covered:
             with self._open_delivered(sync_id) as file:
-                ends = read_delivered(file, with_payload=with_payload)
-                yield from (end for end in ends if end.run_id > after)
-        for later in self.list_runs(sync_id):
-            if later > max(after, through) and (upto is None or later <= upto):
-                yield from self._read_delivered_of_run(sync_id, later, with_payload=with_payload)
+                delivered = read_delivered(file, with_payload=with_payload)
+                yield from (record for record in delivered if record.run_id > last_excluded)
+        for later_run in self.list_runs(sync_id):
+            if later_run > max(last_excluded, last_covered) and (upto is None or later_run <= upto):
+                yield from self._read_delivered_of_run(sync_id, later_run, with_payload=with_payload)
 
     def write_delivered(self, sync_id: str, ends: Iterable[DeliveredRecord], *, through: str) -> None:
         """Write these records, with their payloads, in place of all records of the runs up to `through`."""
@@ -245,8 +245,8 @@ class RecordStore:
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]:
         """Return the run's record files that exist now, by type and number."""
-        found = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
-        return sorted(batch for batch in found if batch is not None)
+        files = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
+        return sorted(file for file in files if file is not None)
 
     def open_records(
         self, sync_id: str, run_id: str, file: RecordFileId
@@ -260,8 +260,8 @@ class RecordStore:
         """Return how many records these files have; a file that no longer exists has none."""
         rows = 0
         for file in files:
-            with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
-                rows += pq.ParquetFile(opened).metadata.num_rows
+            with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as stream:
+                rows += pq.ParquetFile(stream).metadata.num_rows
         return rows
 
     def read_invalid_rows(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
@@ -270,24 +270,27 @@ class RecordStore:
             files = self.list_record_files(sync_id, run_id) if since < run_id <= upto else []
             for file in files:
                 if file[0] is RecordFileType.INVALID:
-                    with self.open_records(sync_id, run_id, file) as opened:
-                        yield from parquet_files.read_rows(opened, INVALID_ROW_COLUMNS)
+                    with self.open_records(sync_id, run_id, file) as stream:
+                        yield from parquet_files.read_rows(stream, INVALID_ROW_COLUMNS)
 
     def write_fact_tables(self, facts: Mapping[str, Sequence[FactRow]]) -> None:
         """Write this workspace's rows of the organization's fact tables again; keep those of other workspaces."""
         for table, rows in facts.items():
             name = file_paths.fact_table_file(self._organization, table)
-            by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
+            rows_by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
             with self._open_writer(name) as file:
-                write_fact_table(file, table, by_workspace)
+                write_fact_table(file, table, rows_by_workspace)
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
         """Return a fact table's rows by workspace; none if the file is damaged.
 
         Other workspaces write their rows again at their next run.
         """
-        let_pass = (FileNotFoundError, *_DAMAGE_ERRORS)
-        with contextlib.suppress(*let_pass), self._open_reader(name, "delete it: it is written anew", let_pass) as file:
+        raised_errors = (FileNotFoundError, *_DAMAGE_ERRORS)
+        with (
+            contextlib.suppress(*raised_errors),
+            self._open_reader(name, "delete it: it is written anew", raised_errors) as file,
+        ):
             return read_fact_table(file, table)
         return {}
 
@@ -343,8 +346,8 @@ class RecordStore:
         except let_pass:
             raise
         except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
-            if fault := disk_error(error, Path(self._storage.address(name))):
-                raise fault from error
+            if state_error := disk_error(error, Path(self._storage.address(name))):
+                raise state_error from error
             reason = str(error).strip()
             raise StateError(f"{self._storage.address(name)} can't be read ({reason}); {remedy}") from error
 

@@ -112,7 +112,7 @@ _DELIVERED_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in _DELIVERED_
 
 def write_delivered(file: BinaryIO, ends: Iterable[DeliveredRecord], *, through: str) -> None:
     """Write records with their payloads into an empty file; `through` is the newest run that it covers."""
-    batches = parquet_files.build_batches(ends, _DELIVERED_SCHEMA, lambda end: len(end.payload))
+    batches = parquet_files.build_batches(ends, _DELIVERED_SCHEMA, lambda record: len(record.payload))
     note = orjson.dumps({"format": DELIVERED_FORMAT, "through": through}).decode()
     repetitive = DICTIONARY_COLUMNS.intersection(_DELIVERED_FILE_COLUMNS)
     parquet_files.write_file(file, _DELIVERED_SCHEMA, batches, repetitive=repetitive, notes={_DELIVERED_NOTE: note})

@@ -64,14 +64,14 @@ class S3Storage(_UploadingStorage):
 
     def remove_file(self, name: str) -> int:
         with _explain_unreachable(self._address):
-            (found,) = self._file_system.get_file_info([self._path(name)])
-            if found.type == FileType.File:
-                self._file_system.delete_file(found.path)
-            elif found.type == FileType.Directory:
-                inside = self._file_system.get_file_info(FileSelector(found.path))
-                if all(each.base_name.startswith(".") for each in inside):
-                    self._file_system.delete_dir(found.path)  # with its marker object, as for an empty folder
-        return found.size or 0
+            (file_info,) = self._file_system.get_file_info([self._path(name)])
+            if file_info.type == FileType.File:
+                self._file_system.delete_file(file_info.path)
+            elif file_info.type == FileType.Directory:
+                entries = self._file_system.get_file_info(FileSelector(file_info.path))
+                if all(entry.base_name.startswith(".") for entry in entries):
+                    self._file_system.delete_dir(file_info.path)  # with its marker object, as for an empty folder
+        return file_info.size or 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
         """Remove nothing: an unfinished upload isn't a file."""
@@ -79,8 +79,8 @@ class S3Storage(_UploadingStorage):
 
     def list_names(self, folder: str) -> list[str]:
         with _explain_unreachable(self._address):
-            found = self._file_system.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
-        return sorted(file.base_name for file in found if not file.base_name.startswith("."))
+            files = self._file_system.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
+        return sorted(file.base_name for file in files if not file.base_name.startswith("."))
 
 
 class FsspecStorage(_UploadingStorage):
@@ -103,13 +103,13 @@ class FsspecStorage(_UploadingStorage):
         if self._writes_atomically:
             self._file_system.put_file(file, path)
             return
-        part = f"{folder}/{make_temporary_name(name)}"
+        temporary_path = f"{folder}/{make_temporary_name(name)}"
         try:
-            self._file_system.put_file(file, part)
-            self._file_system.mv(part, path)
+            self._file_system.put_file(file, temporary_path)
+            self._file_system.mv(temporary_path, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
-                self._file_system.rm_file(part)
+                self._file_system.rm_file(temporary_path)
             raise
 
     def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
@@ -118,45 +118,45 @@ class FsspecStorage(_UploadingStorage):
     def remove_file(self, name: str) -> int:
         path = self._path(name)
         with _explain_unreachable(self._address), contextlib.suppress(FileNotFoundError):
-            found = self._file_system.info(path)
-            if found["type"] == "directory":
-                freed = sum(map(self._remove_one, filter(_is_hidden, self._list_folder(path))))
+            file_info = self._file_system.info(path)
+            if file_info["type"] == "directory":
+                freed_bytes = sum(map(self._remove_one, filter(_is_hidden, self._list_folder(path))))
                 self._file_system.rmdir(path)
-                return freed
-            return self._remove_one(found)
+                return freed_bytes
+            return self._remove_one(file_info)
         return 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
         if self._writes_atomically:
             return []
-        swept = []
+        removed_sizes = []
         with _explain_unreachable(self._address), contextlib.suppress(FileNotFoundError):
             self._file_system.invalidate_cache()
-            for part in self._file_system.find(self._path(folder), detail=True).values():
+            for file in self._file_system.find(self._path(folder), detail=True).values():
                 with contextlib.suppress(FileNotFoundError):
-                    if TEMPORARY_NAME.fullmatch(_base_name(part)) and self._modified_at(part) < before:
-                        swept.append(self._remove_one(part))
-        return swept
+                    if TEMPORARY_NAME.fullmatch(_base_name(file)) and self._modified_at(file) < before:
+                        removed_sizes.append(self._remove_one(file))
+        return removed_sizes
 
     def _modified_at(self, file: Mapping[str, Any]) -> float:
         """Return the time in seconds since 1970; infinity, as for a new file, if the file system has none."""
         try:
-            moment = self._file_system.modified(file["name"])
+            modified_at = self._file_system.modified(file["name"])
         except NotImplementedError:
-            moment = file.get("mtime")
-        if not isinstance(moment, datetime):
+            modified_at = file.get("mtime")
+        if not isinstance(modified_at, datetime):
             return float("inf")
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return (modified_at if modified_at.tzinfo else modified_at.replace(tzinfo=UTC)).timestamp()
 
     def _remove_one(self, file: Mapping[str, Any]) -> int:
         self._file_system.rm_file(file["name"])
         return int(file["size"] or 0)
 
     def list_names(self, folder: str) -> list[str]:
-        found: list[Mapping[str, Any]] = []
+        files: list[Mapping[str, Any]] = []
         with _explain_unreachable(self._address), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found = self._list_folder(self._path(folder))
-        return sorted(_base_name(file) for file in found if not _is_hidden(file))
+            files = self._list_folder(self._path(folder))
+        return sorted(_base_name(file) for file in files if not _is_hidden(file))
 
     def _list_folder(self, path: str) -> list[Mapping[str, Any]]:
         self._file_system.invalidate_cache()  # other processes write there too

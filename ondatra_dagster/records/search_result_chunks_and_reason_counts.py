@@ -27,33 +27,33 @@ def chunk_records(records: Iterable[ResultRecord]) -> Iterator[RecordChunk]:
 
 def iterate_records(parts: Iterable[RecordChunk]) -> Iterator[ResultRecord]:
     """Yield the records one by one."""
-    for part in parts:
-        yield from map(ResultRecord._make, zip(*(column.to_pylist() for column in part.columns), strict=True))
+    for chunk in parts:
+        yield from map(ResultRecord._make, zip(*(column.to_pylist() for column in chunk.columns), strict=True))
 
 
 def slice_chunks(parts: Iterable[RecordChunk], *, offset: int = 0, limit: int | None = None) -> Iterator[RecordChunk]:
     """Yield the records after the first `offset`, at most `limit` of them."""
-    coming = iter(parts)
-    left = limit
-    while left != 0 and (part := next(coming, None)) is not None:
-        skipped = min(offset, part.num_rows)
-        offset -= skipped
-        wanted = part.slice(skipped, left)
-        if wanted.num_rows:
-            yield wanted
-        if left is not None:
-            left -= wanted.num_rows
+    chunks = iter(parts)
+    remaining = limit
+    while remaining != 0 and (chunk := next(chunks, None)) is not None:
+        skipped_count = min(offset, chunk.num_rows)
+        offset -= skipped_count
+        selection = chunk.slice(skipped_count, remaining)
+        if selection.num_rows:
+            yield selection
+        if remaining is not None:
+            remaining -= selection.num_rows
 
 
 def merge_newest_first(streams: Sequence[Iterator[RecordChunk]]) -> Iterator[RecordChunk]:
     """Merge streams that each are sorted newest first, by the times at which batches ended."""
-    coming = dict(enumerate(streams))
+    open_streams = dict(enumerate(streams))
     heads: dict[int, RecordChunk] = {}
-    while coming:
-        for number in [number for number in coming if number not in heads]:
-            head = next((part for part in coming[number] if part.num_rows), None)
+    while open_streams:
+        for number in [number for number in open_streams if number not in heads]:
+            head = next((chunk for chunk in open_streams[number] if chunk.num_rows), None)
             if head is None:
-                del coming[number]
+                del open_streams[number]
             else:
                 heads[number] = _sort_newest_first(head)
         if heads:
@@ -62,16 +62,18 @@ def merge_newest_first(streams: Sequence[Iterator[RecordChunk]]) -> Iterator[Rec
 
 def _take_newest(heads: dict[int, RecordChunk]) -> RecordChunk:
     """Return the records that are as new as any still to come; use up at least one head."""
-    bound = max(head[END_TIME_COLUMN][-1].as_py() for head in heads.values())
-    taken = []
+    time_bound = max(head[END_TIME_COLUMN][-1].as_py() for head in heads.values())
+    slices = []
     for number, head in list(heads.items()):
-        count = pc.sum(pc.greater_equal(head[END_TIME_COLUMN], pa.scalar(bound, head[END_TIME_COLUMN].type))).as_py()
-        taken.append(head.slice(0, count))
+        count = pc.sum(
+            pc.greater_equal(head[END_TIME_COLUMN], pa.scalar(time_bound, head[END_TIME_COLUMN].type))
+        ).as_py()
+        slices.append(head.slice(0, count))
         if count == head.num_rows:
             del heads[number]
         else:
             heads[number] = head.slice(count)
-    return taken[0] if len(taken) == 1 else _sort_newest_first(pa.concat_tables(taken))
+    return slices[0] if len(slices) == 1 else _sort_newest_first(pa.concat_tables(slices))
 
 
 def _sort_newest_first(part: RecordChunk) -> RecordChunk:
@@ -86,8 +88,8 @@ class SpooledChunks:
         self._file = tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES)  # noqa: SIM115 - closed with this object
         weakref.finalize(self, self._file.close)  # a search may reach its limit before this is read to its end
         with pa.ipc.new_stream(self._file, RESULT_SCHEMA) as writer:
-            for part in parts:
-                writer.write_table(part)
+            for chunk in parts:
+                writer.write_table(chunk)
 
     def __iter__(self) -> Iterator[RecordChunk]:
         self._file.seek(0)
@@ -125,17 +127,17 @@ def count_reasons(parts: Iterable[RecordChunk], *, most: int = MAX_REASONS) -> R
     """Count the reasons of found records, which come newest first."""
     counts: collections.Counter[tuple[str, str | None]] = collections.Counter()
     examples: dict[tuple[str, str | None], str] = {}
-    others = 0
-    for part in parts:
-        for status, message, count, example in _group_chunk(part):
-            said = (status, message)
-            if said in examples or len(examples) < most:
-                counts[said] += count
-                examples.setdefault(said, example)
+    other_count = 0
+    for chunk in parts:
+        for status, message, count, example in _group_chunk(chunk):
+            reason = (status, message)
+            if reason in examples or len(examples) < most:
+                counts[reason] += count
+                examples.setdefault(reason, example)
             else:
-                others += count
-    listed = (ReasonCount(*said, count, examples[said]) for said, count in counts.most_common())
-    return ReasonCounts(most_frequent=tuple(listed), other_records=others)
+                other_count += count
+    most_frequent = (ReasonCount(*reason, count, examples[reason]) for reason, count in counts.most_common())
+    return ReasonCounts(most_frequent=tuple(most_frequent), other_records=other_count)
 
 
 def _group_chunk(part: RecordChunk) -> Iterable[tuple[str, str | None, int, str]]:

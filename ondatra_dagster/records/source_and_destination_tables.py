@@ -49,11 +49,14 @@ def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow
     """Return a row for each model, destination and object of the syncs, sorted, by the names of FACT_TABLES."""
     rows: dict[str, set[FactRow]] = {table: set() for table in FACT_TABLES}
     for sync in syncs:
-        source, destination, found = sync.source_endpoint, sync.destination_endpoint, sync.object_endpoint
+        source, destination, object_ = sync.source_endpoint, sync.destination_endpoint, sync.object_endpoint
         rows["source_objects"].add((source.id, source.type, sync.model, sync.model, None, None, None))
         rows["destinations"].add((destination.id, destination.type, sync.destination))
-        rows["destination_objects"].add((found.id, found.type, sync.object))
-    return {table: tuple(sorted(each, key=lambda row: [str(value) for value in row])) for table, each in rows.items()}
+        rows["destination_objects"].add((object_.id, object_.type, sync.object))
+    return {
+        table: tuple(sorted(table_rows, key=lambda row: [str(value) for value in row]))
+        for table, table_rows in rows.items()
+    }
 
 
 def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:
@@ -70,4 +73,4 @@ def read_fact_table(file: BinaryIO, table: str) -> dict[str, tuple[FactRow, ...]
     ids = orjson.loads(parquet_files.read_notes(file).get(WORKSPACES_NOTE, "{}"))
     file.seek(0)
     rows = {row[0]: row for row in parquet_files.read_rows(file, FACT_TABLES[table])}
-    return {workspace: tuple(rows[id_] for id_ in of if id_ in rows) for workspace, of in ids.items()}
+    return {workspace: tuple(rows[id_] for id_ in row_ids if id_ in rows) for workspace, row_ids in ids.items()}

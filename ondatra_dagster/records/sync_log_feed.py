@@ -57,23 +57,26 @@ class SyncLogPosition:
 
     def contains(self, piece: RecordRowGroup) -> bool:
         """Return whether the row group is in the log."""
-        at = self.syncs.get(piece.sync_id)
-        if at is None or piece.run_id != at.run_id:
+        position = self.syncs.get(piece.sync_id)
+        if position is None or piece.run_id != position.run_id:
             return piece.run_id < self.first_open_run(piece.sync_id)
-        return (piece.file_number, piece.row_group) < tuple(at.next_row_groups.get(piece.batch_type, (0, 0)))
+        return (piece.file_number, piece.row_group) < tuple(position.next_row_groups.get(piece.batch_type, (0, 0)))
 
     def advance(self, pieces: Iterable[RecordRowGroup]) -> Self:
         """Return the position after these row groups, which are the next of each sync and type."""
         syncs = dict(self.syncs)
-        for piece in pieces:
-            at = syncs.get(piece.sync_id)
-            before = at.next_row_groups if at and at.run_id == piece.run_id else {}
-            following = {**before, str(piece.batch_type): (piece.file_number, piece.row_group + 1)}
-            syncs[piece.sync_id] = RunPosition(piece.run_id, following)
+        for row_group in pieces:
+            position = syncs.get(row_group.sync_id)
+            row_groups_before = position.next_row_groups if position and position.run_id == row_group.run_id else {}
+            next_row_groups = {
+                **row_groups_before,
+                str(row_group.batch_type): (row_group.file_number, row_group.row_group + 1),
+            }
+            syncs[row_group.sync_id] = RunPosition(row_group.run_id, next_row_groups)
         return dataclasses.replace(self, commit_count=self.commit_count + 1, syncs=syncs)
 
     def dump(self) -> str:
-        syncs = {sync_id: [at.run_id, dict(at.next_row_groups)] for sync_id, at in self.syncs.items()}
+        syncs = {sync_id: [position.run_id, dict(position.next_row_groups)] for sync_id, position in self.syncs.items()}
         return orjson.dumps({_FORMAT: _FORMAT_VERSION, "number": self.commit_count, "syncs": syncs}).decode()
 
     @classmethod
@@ -89,8 +92,8 @@ class SyncLogPosition:
         if number > _FORMAT_VERSION:
             raise newer_version_error("ondatra.sync_log")
         syncs = {
-            sync_id: RunPosition(run_id, {kind: tuple(place) for kind, place in following.items()})
-            for sync_id, (run_id, following) in fields["syncs"].items()
+            sync_id: RunPosition(run_id, {kind: tuple(next_group) for kind, next_group in row_groups.items()})
+            for sync_id, (run_id, row_groups) in fields["syncs"].items()
         }
         return cls(fields["number"], syncs)
 
@@ -139,8 +142,10 @@ def list_missing_row_groups_of_run(
     """Return a run's published row groups that the log lacks; nothing if the run is another project's."""
     if run_id < position.first_open_run(sync_id):  # its files aren't listed: there may be years of them
         return []
-    pieces = [piece for piece in _list_row_groups(store, sync_id, run_id) if not position.contains(piece)]
-    return pieces if pieces and store.is_own_run(store.read_metadata(sync_id, run_id)) else []
+    row_groups = [
+        row_group for row_group in _list_row_groups(store, sync_id, run_id) if not position.contains(row_group)
+    ]
+    return row_groups if row_groups and store.is_own_run(store.read_metadata(sync_id, run_id)) else []
 
 
 def read_log_rows(store: RecordStore, piece: RecordRowGroup) -> SyncLogRows:
@@ -151,12 +156,13 @@ def read_log_rows(store: RecordStore, piece: RecordRowGroup) -> SyncLogRows:
             records = pq.ParquetFile(file).read_row_group(piece.row_group)
     except FileNotFoundError as error:
         raise StateError(f"the records {file_id} were removed while they were read; try again") from error
-    places = range(piece.first_row, piece.first_row + piece.row_count)
-    whole = {"log_id": pa.array([f"{file_id}/{place}" for place in places], pa.string())}
+    row_numbers = range(piece.first_row, piece.first_row + piece.row_count)
+    added_columns = {"log_id": pa.array([f"{file_id}/{row_number}" for row_number in row_numbers], pa.string())}
     for name, value in _read_endpoint_ids(store, piece.sync_id, piece.run_id).items():
-        whole[name] = pa.repeat(pa.scalar(value, pa.string()), piece.row_count)
+        added_columns[name] = pa.repeat(pa.scalar(value, pa.string()), piece.row_count)
     columns = [
-        whole[name] if name in whole else records[_SOURCE_COLUMNS.get(name, name)] for name in SYNC_LOG_SCHEMA.names
+        added_columns[name] if name in added_columns else records[_SOURCE_COLUMNS.get(name, name)]
+        for name in SYNC_LOG_SCHEMA.names
     ]
     return pa.Table.from_arrays(columns, schema=SYNC_LOG_SCHEMA)
 
@@ -168,19 +174,23 @@ def concatenate_log_rows(rows: list[SyncLogRows]) -> SyncLogRows:
 def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[RecordRowGroup]:
     for file in store.list_record_files(sync_id, run_id):
         with contextlib.suppress(FileNotFoundError):  # another process has just removed it
-            with store.open_records(sync_id, run_id, file) as opened:
-                footer = pq.ParquetFile(opened).metadata
-            first = 0
+            with store.open_records(sync_id, run_id, file) as stream:
+                footer = pq.ParquetFile(stream).metadata
+            first_row = 0
             for number in range(footer.num_row_groups):
                 group = footer.row_group(number)
                 if group.num_rows:
-                    yield RecordRowGroup(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
-                first += group.num_rows
+                    yield RecordRowGroup(
+                        sync_id, run_id, *file, number, first_row, group.num_rows, group.total_byte_size
+                    )
+                first_row += group.num_rows
 
 
 @functools.lru_cache(maxsize=8)  # the row groups of a run come one after the other
 def _read_endpoint_ids(store: RecordStore, sync_id: str, run_id: str) -> Mapping[str, str | None]:
     """Return the ids of the run's source and destination; None for each if its metadata is lost."""
     metadata = store.read_metadata(sync_id, run_id) or {}
-    ends = {column: metadata.get(name) for column, name in _ENDPOINT_FIELDS.items()}
-    return {column: str(end["id"]) if isinstance(end, dict) else None for column, end in ends.items()}
+    endpoints = {column: metadata.get(name) for column, name in _ENDPOINT_FIELDS.items()}
+    return {
+        column: str(endpoint["id"]) if isinstance(endpoint, dict) else None for column, endpoint in endpoints.items()
+    }

@@ -106,7 +106,7 @@ def damage_error(path: Path, what: str, if_damaged: str) -> StateError:
 
 def storage_error(reason: str, folder: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> StateError:
     """Return the error of a library's database in the folder, when only SQLite's message is known."""
-    fault = next((fault for words, fault in FAULT_BY_MESSAGE.items() if words in reason), FileFault.DISK)
+    fault = next((fault for message, fault in FAULT_BY_MESSAGE.items() if message in reason), FileFault.DISK)
     return _state_error(_refine_fault(fault, folder), sqlite3.OperationalError(reason), folder, if_damaged)
 
 
@@ -217,12 +217,15 @@ def _find_obstacle(path: Path) -> str | None:
             return "it is a folder; put the folder elsewhere, then try again"
         if path.is_symlink() and not path.exists():
             return f"it is a link to {path.readlink()}, which isn't there; bring that back, or remove the link"
-        blocked = next((above for above in path.parents if above.exists() and not above.is_dir()), None)
-        if blocked:
-            return f"{blocked} is no folder; put that file elsewhere, then try again"
+        obstacle = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+        if obstacle:
+            return f"{obstacle} is no folder; put that file elsewhere, then try again"
     return None
 
 
 def _find_mount(path: Path) -> Path:
-    here = path.absolute()
-    return next((above for above in (here, *here.parents) if os.path.ismount(above)), Path(here.anchor))
+    absolute_path = path.absolute()
+    return next(
+        (folder for folder in (absolute_path, *absolute_path.parents) if os.path.ismount(folder)),
+        Path(absolute_path.anchor),
+    )

@@ -62,7 +62,7 @@ class FileLock:
 
     def _wait_for_lock(self, descriptor: int) -> None:
         give_up_at = self._clock() + self._wait_seconds
-        told = False
+        has_reported = False
         while not _try_lock(descriptor):
             if _is_only_probed(descriptor):
                 self._sleep(PROBE_SECONDS)
@@ -70,9 +70,9 @@ class FileLock:
             holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
             if self._clock() >= give_up_at:
                 raise BusyError(f"{self._path.stem} is held by {holder}; wait for it to end, then try again")
-            if self._on_wait and not told:
+            if self._on_wait and not has_reported:
                 self._on_wait(f"waiting for {holder}, which holds {self._path.stem}")
-                told = True
+                has_reported = True
             self._sleep(POLL_SECONDS)
 
     def remove_file(self) -> None:

@@ -37,7 +37,7 @@ def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
     from pyarrow.fs import S3FileSystem  # imported here: a project on a local disk must plan quickly
 
     endpoint = urlsplit(access.endpoint or "")
-    where = {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc} if access.endpoint else {}
+    endpoint_options = {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc} if access.endpoint else {}
     return S3FileSystem(
         access_key=access.key,
         secret_key=access.secret,
@@ -45,14 +45,14 @@ def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
         region=access.region or (DEFAULT_REGION if access.endpoint else None),
         connect_timeout=10,
         request_timeout=60,
-        **where,
+        **endpoint_options,
     )
 
 
 def bucket_path(address: str) -> str:
     """Return bucket/folder, the form that S3 tools use."""
-    _, _, rest = address.partition("://")
-    return rest.rstrip("/")
+    _, _, bucket_and_folder = address.partition("://")
+    return bucket_and_folder.rstrip("/")
 
 
 @contextlib.contextmanager
@@ -71,9 +71,11 @@ def list_objects(address: str, access: S3Access) -> list[FileState]:
     """Return the objects at or below an address or a pattern; raise WarehouseError if they can't be read."""
     files = open_s3_filesystem(access)
     with explain_unreachable(address):
-        found = {file.path: file for one in expand_braces(bucket_path(address)) for file in _list_files(files, one)}
+        files_by_path = {
+            file.path: file for pattern in expand_braces(bucket_path(address)) for file in _list_files(files, pattern)
+        }
         with concurrent.futures.ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
-            return sorted(pool.map(functools.partial(_read_object_state, files), found.values()))
+            return sorted(pool.map(functools.partial(_read_object_state, files), files_by_path.values()))
 
 
 def remove_folder_contents(address: str, access: S3Access) -> None:
@@ -87,22 +89,22 @@ def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
     """Return all files whose path matches a pattern, or lies below a match."""
     from pyarrow.fs import FileSelector
 
-    special = PATTERN_CHARACTERS.search(path)
-    if special is None:
-        (here,) = files.get_file_info([path])
-        if here.is_file:
-            return [here]
-    base = path if special is None else path[: special.start()].rpartition("/")[0]
-    below = files.get_file_info(FileSelector(base, allow_not_found=True, recursive=True))
-    if special is None:
-        return [file for file in below if file.is_file and _is_read_by_spark(file.path[len(path) + 1 :])]
-    fits = compile_pattern(path)
+    wildcard = PATTERN_CHARACTERS.search(path)
+    if wildcard is None:
+        (file_info,) = files.get_file_info([path])
+        if file_info.is_file:
+            return [file_info]
+    base_folder = path if wildcard is None else path[: wildcard.start()].rpartition("/")[0]
+    files_below = files.get_file_info(FileSelector(base_folder, allow_not_found=True, recursive=True))
+    if wildcard is None:
+        return [file for file in files_below if file.is_file and _is_read_by_spark(file.path[len(path) + 1 :])]
+    pattern = compile_pattern(path)
     depth = path.count("/")
-    split = [(file, file.path.split("/")) for file in below if file.is_file]
+    files_and_parts = [(file, file.path.split("/")) for file in files_below if file.is_file]
     return [
         file
-        for file, parts in split
-        if fits.fullmatch("/".join(parts[: depth + 1])) and _is_read_by_spark("/".join(parts[depth:]))
+        for file, parts in files_and_parts
+        if pattern.fullmatch("/".join(parts[: depth + 1])) and _is_read_by_spark("/".join(parts[depth:]))
     ]
 
 
@@ -111,6 +113,6 @@ def _is_read_by_spark(inside: str) -> bool:
 
 
 def _read_object_state(files: "S3FileSystem", file: "FileInfo") -> FileState:
-    with files.open_input_file(file.path) as opened:
-        etag = opened.metadata().get("ETag", str(file.mtime_ns).encode())
+    with files.open_input_file(file.path) as stream:
+        etag = stream.metadata().get("ETag", str(file.mtime_ns).encode())
     return FileState(file.path, file.size, etag.decode())

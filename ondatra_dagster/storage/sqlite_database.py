@@ -155,9 +155,9 @@ class SqliteStore:
             yield
         except (TypeError, ValueError, LookupError) as error:
             with explain_file_errors(self.path, self._if_damaged):
-                wrong = integrity_errors(self._connection)
-            if wrong:
-                raise self.damage_error("; ".join(wrong)) from error
+                problems = integrity_errors(self._connection)
+            if problems:
+                raise self.damage_error("; ".join(problems)) from error
             raise
 
     def add_function(self, name: str, function: Callable[..., SqlValue]) -> None:
@@ -225,16 +225,16 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
     With its schema, a file of an older ondatra is migrated in memory, and a file of a newer ondatra is refused.
     """
     if_damaged = schema.if_damaged if schema else RESTORE_FROM_BACKUP
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         with explain_file_errors(path, if_damaged, is_opening=True):
-            store = opened.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
-            applied = _read_applied_steps(store.connection, schema, path) if schema else set()
-            if schema and applied and applied != {name for name, _ in schema.steps}:
+            store = stack.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
+            applied_steps = _read_applied_steps(store.connection, schema, path) if schema else set()
+            if schema and applied_steps and applied_steps != {name for name, _ in schema.steps}:
                 in_memory = sqlite3.connect(":memory:", isolation_level=None)
-                newer = opened.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
-                store.back_up(newer.connection)
-                _migrate(newer.connection, schema, path)
-                store = newer
+                migrated_store = stack.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
+                store.back_up(migrated_store.connection)
+                _migrate(migrated_store.connection, schema, path)
+                store = migrated_store
         yield store
 
 
@@ -269,9 +269,9 @@ def check_integrity(path: Path, if_damaged: str) -> None:
     The caller holds the file's lock.
     """
     with explain_file_errors(path, if_damaged, is_opening=True), _open_connection(path) as connection:
-        wrong = integrity_errors(connection)
-    if wrong:
-        raise damage_error(path, "; ".join(wrong), if_damaged)
+        problems = integrity_errors(connection)
+    if problems:
+        raise damage_error(path, "; ".join(problems), if_damaged)
 
 
 def compact_database(path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> int:
@@ -280,16 +280,16 @@ def compact_database(path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> int:
     The caller holds the file's lock: SQLite before 3.51.3 can damage a file that two connections checkpoint.
     """
     with explain_file_errors(path, if_damaged, is_opening=True):
-        before = _file_bytes(path)
+        bytes_before = _file_bytes(path)
         with _open_connection(path) as connection:
             connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-            ((free,),), ((pages,),) = (
+            ((free_pages,),), ((pages,),) = (
                 connection.execute(f"pragma {name}").fetchall() for name in ("freelist_count", "page_count")
             )
-            if free > pages * VACUUM_FREE_SHARE:
+            if free_pages > pages * VACUUM_FREE_SHARE:
                 connection.execute("vacuum")
                 connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-        return max(0, before - _file_bytes(path))
+        return max(0, bytes_before - _file_bytes(path))
 
 
 def _open_connection(path: Path) -> contextlib.closing[sqlite3.Connection]:
@@ -308,12 +308,12 @@ def copy_database(path: Path, to: Path) -> None:
     """
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):
-            before = _read_file_states(path)
+            states_before = _read_file_states(path)
             for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
                 _copy_file(source, target)
             # the second of two writes in one tick of the clock doesn't change the file's time
-            is_idle = all(time.time() - written > IDLE_SECONDS for _, written in before)
-            if is_idle and before == _read_file_states(path):
+            is_idle = all(time.time() - written > IDLE_SECONDS for _, written in states_before)
+            if is_idle and states_before == _read_file_states(path):
                 return
         time.sleep(IDLE_SECONDS)
     with explain_file_errors(to):
@@ -327,10 +327,10 @@ def copy_database(path: Path, to: Path) -> None:
 def _copy_file(source: Path, target: Path) -> None:
     with explain_file_errors(target):
         target.unlink(missing_ok=True)
-        with contextlib.suppress(FileNotFoundError), source.open("rb") as content:
+        with contextlib.suppress(FileNotFoundError), source.open("rb") as source_file:
             _create_private(target)
-            with target.open("wb") as copied:
-                shutil.copyfileobj(content, copied)
+            with target.open("wb") as target_file:
+                shutil.copyfileobj(source_file, target_file)
 
 
 def _list_database_files(path: Path) -> tuple[Path, Path]:
@@ -340,12 +340,12 @@ def _list_database_files(path: Path) -> tuple[Path, Path]:
 
 def _read_file_states(path: Path) -> list[tuple[int, float]]:
     """Return sizes and modification times: while they stay equal, no process has written."""
-    seen = []
+    states = []
     for file in _list_database_files(path):
         with contextlib.suppress(FileNotFoundError):
             state = file.stat()
-            seen.append((state.st_size, state.st_mtime))
-    return seen
+            states.append((state.st_size, state.st_mtime))
+    return states
 
 
 def _create_private(path: Path) -> None:
@@ -375,21 +375,21 @@ def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, pa
 
     Raise StateError if a newer ondatra applied some, or if the tables aren't those of the steps.
     """
-    found = set(connection.execute(SELECT_OBJECTS))
+    objects = set(connection.execute(SELECT_OBJECTS))
     if not connection.execute(SELECT_STEPS_TABLE).fetchone():
-        if found & _expected_objects(schema):
+        if objects & _expected_objects(schema):
             raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
         return set()
-    applied = {str(name) for (name,) in connection.execute(SELECT_STEPS, (schema.name,))}
-    if unknown := applied - {name for name, _ in schema.steps}:
+    applied_steps = {str(name) for (name,) in connection.execute(SELECT_STEPS, (schema.name,))}
+    if unknown_steps := applied_steps - {name for name, _ in schema.steps}:
         writer = connection.execute(SELECT_WRITER).fetchone()[0]
         raise StateError(
-            f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown))}), and this is"
+            f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown_steps))}), and this is"
             f" {ondatra_version()}: use ondatra {writer} or a newer one"
         )
-    if len(applied) == len(schema.steps) and not _expected_objects(schema) <= found:
+    if len(applied_steps) == len(schema.steps) and not _expected_objects(schema) <= objects:
         raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
-    return applied
+    return applied_steps
 
 
 @functools.lru_cache
@@ -427,8 +427,8 @@ def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteS
         return
     with open_read_only(path, schema) as store:
         with explain_file_errors(path, schema.if_damaged, is_opening=True):
-            is_made = bool(_read_applied_steps(store.connection, schema, path))
-        yield store if is_made else None
+            has_tables = bool(_read_applied_steps(store.connection, schema, path))
+        yield store if has_tables else None
 
 
 @contextlib.contextmanager

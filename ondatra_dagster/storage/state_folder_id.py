@@ -31,8 +31,8 @@ def ensure_state_id(state: Path) -> StateId:
     In a copy, or in a folder restored from a backup, the id's file has another inode than the original. In a
     folder that was moved within its file system it keeps the inode, so the folder keeps its id.
     """
-    if known := read_state_id(state):
-        return known
+    if state_id := read_state_id(state):
+        return state_id
     lock = FileLock(state / "locks" / f"{STATE_ID_FILE}.lock", purpose="names it", wait_seconds=WAIT_SECONDS)
     with lock:
         return read_state_id(state) or _write_new_id(state)
@@ -48,17 +48,17 @@ def read_state_id(state: Path) -> StateId | None:
 
 def _write_new_id(state: Path) -> StateId:
     fields, _ = _read_state_id_file(state / STATE_ID_FILE)
-    named = StateId(uuid.uuid4().hex[:12], str(fields.get("id", "")))
-    new = state / f".{STATE_ID_FILE}.new"
+    state_id = StateId(uuid.uuid4().hex[:12], str(fields.get("id", "")))
+    new_file = state / f".{STATE_ID_FILE}.new"
     with explain_file_errors(state / STATE_ID_FILE):
-        new.unlink(missing_ok=True)
-        descriptor = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        new_file.unlink(missing_ok=True)
+        descriptor = os.open(new_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(orjson.dumps({**named._asdict(), "inode": os.fstat(descriptor).st_ino}))
+            file.write(orjson.dumps({**state_id._asdict(), "inode": os.fstat(descriptor).st_ino}))
             file.flush()
             os.fsync(descriptor)
-        new.replace(state / STATE_ID_FILE)
-    return named
+        new_file.replace(state / STATE_ID_FILE)
+    return state_id
 
 
 def _read_state_id_file(path: Path) -> tuple[dict[str, object], int]:

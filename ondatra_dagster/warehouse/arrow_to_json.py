@@ -47,15 +47,15 @@ def key_identifiers(columns: Sequence[Sequence[Json]]) -> list[str]:
 
 
 def _json_values(column: pa.ChunkedArray, field: pa.Field) -> list[Json]:
-    of = field.type
-    if pa.types.is_timestamp(of):
-        return _timestamps(column, of)
-    if pa.types.is_date(of):
+    type_ = field.type
+    if pa.types.is_timestamp(type_):
+        return _timestamps(column, type_)
+    if pa.types.is_date(type_):
         return _cast_to_text(column)
-    if pa.types.is_decimal(of) and 0 <= of.scale <= MAX_PLAIN_SCALE:
+    if pa.types.is_decimal(type_) and 0 <= type_.scale <= MAX_PLAIN_SCALE:
         return _cast_to_text(column)
     _warn_of_lost_numbers(column, field.name)
-    converter = _converter(of)
+    converter = _converter(type_)
     values = _python_values(column)
     if converter is None:
         return values
@@ -74,8 +74,8 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
     except UnicodeDecodeError:
         if not pa.types.is_string(column.type):
             raise
-        raw = pc.cast(column, pa.binary()).to_pylist()
-        return [None if value is None else value.decode(errors="replace") for value in raw]
+        raw_values = pc.cast(column, pa.binary()).to_pylist()
+        return [None if value is None else value.decode(errors="replace") for value in raw_values]
     return values
 
 
@@ -89,13 +89,13 @@ def _timestamps(column: pa.ChunkedArray, of: pa.TimestampType) -> list[Json]:
 
 
 def _warn_of_lost_numbers(column: pa.ChunkedArray, name: str) -> None:
-    lost = sum(
+    lost_count = sum(
         len(numbers) - numbers.null_count - (pc.sum(pc.is_finite(numbers)).as_py() or 0)
         for chunk in column.chunks
         for numbers in _floats(chunk)
     )
-    if lost:
-        logger.warning("column=%s values=%d: NaN and infinities go out as null", name, lost)
+    if lost_count:
+        logger.warning("column=%s values=%d: NaN and infinities go out as null", name, lost_count)
 
 
 def _floats(values: pa.Array) -> Iterator[pa.Array]:
@@ -103,12 +103,12 @@ def _floats(values: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_floating(values.type):
         yield values
     elif pa.types.is_struct(values.type):
-        for part in values.flatten():
-            yield from _floats(part)
+        for child in values.flatten():
+            yield from _floats(child)
     elif pa.types.is_map(values.type):
-        begin, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
-        for part in (values.keys, values.items):
-            yield from _floats(part.slice(begin, end - begin))
+        start_offset, end_offset = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        for child in (values.keys, values.items):
+            yield from _floats(child.slice(start_offset, end_offset - start_offset))
     elif pa.types.is_nested(values.type):
         yield from _floats(values.flatten())
 
@@ -127,8 +127,8 @@ def _converter(of: pa.DataType) -> Converter | None:
 
 def _nested_converter(of: pa.DataType) -> Converter:
     if pa.types.is_struct(of):
-        parts = [(field.name, _null_safe(_converter(field.type))) for field in of]
-        return lambda value: {name: convert(value[name]) for name, convert in parts}
+        field_converters = [(field.name, _null_safe(_converter(field.type))) for field in of]
+        return lambda value: {name: convert(value[name]) for name, convert in field_converters}
     if pa.types.is_map(of):
         key, item = _converter(of.key_type), _null_safe(_converter(of.item_type))
         return lambda entries: {_key_text(key(k) if key else k): item(v) for k, v in entries}
@@ -164,11 +164,11 @@ def _shortest_float(value: float) -> float:
     """Return a 32-bit number in its shortest form: 0.1, not 0.10000000149011612."""
     if not math.isfinite(value):
         return value
-    packed = struct.pack("f", value)
+    packed_value = struct.pack("f", value)
     return next(
-        short
+        candidate
         for digits in range(1, 10)
-        if struct.pack("f", short := float(f"{value:.{digits}g}")) == packed or digits == 9
+        if struct.pack("f", candidate := float(f"{value:.{digits}g}")) == packed_value or digits == 9
     )
 
 

@@ -76,23 +76,23 @@ class ChangeFeed:
         """
         table = invalid_table_path(self.table)
         state = read_table_state(table)
-        first = find_oldest_readable_version(table, state) if state else after
-        if after < first <= upto:
+        first_readable = find_oldest_readable_version(table, state) if state else after
+        if after < first_readable <= upto:
             with explain_spark_errors(table):
-                yield from self._read_invalid_rows(*_read_snapshot(self.warehouse, table, first))
-        for start, end in split_feed_range(table, after=max(after, first), upto=upto):
+                yield from self._read_invalid_rows(*_read_snapshot(self.warehouse, table, first_readable))
+        for start, end in split_feed_range(table, after=max(after, first_readable), upto=upto):
             size = count_changed_bytes(table, after=start, upto=end)
             if size:
                 with explain_spark_errors(table):
-                    newly = F.col(TYPE_COLUMN) == ChangeType.INSERT.value
-                    yield from self._read_invalid_rows(self._read_changes(table, start, end).where(newly), size)
+                    is_insert = F.col(TYPE_COLUMN) == ChangeType.INSERT.value
+                    yield from self._read_invalid_rows(self._read_changes(table, start, end).where(is_insert), size)
 
     def _read_invalid_rows(self, rows: DataFrame, size: int) -> Iterator[InvalidRow]:
         names = _model_columns(rows)
-        chosen = rows.select(*map(column_of, (*names, ROWID_COLUMN, VERSION_COLUMN, REASON_COLUMN)))
+        selected_rows = rows.select(*map(column_of, (*names, ROWID_COLUMN, VERSION_COLUMN, REASON_COLUMN)))
         order = _PageOrder([F.col(VERSION_COLUMN), F.col(ROWID_COLUMN)], [F.col(VERSION_COLUMN), F.col(ROWID_COLUMN)])
-        for arrow in self._arrow_pages(chosen, order, size):
-            yield from _to_invalid_rows(arrow, names, self._key_positions(names))
+        for page in self._arrow_pages(selected_rows, order, size):
+            yield from _to_invalid_rows(page, names, self._key_positions(names))
 
     def _snapshot_pages(self, version: int) -> Iterator[FeedPage]:
         with explain_spark_errors(self.table):
@@ -109,9 +109,9 @@ class ChangeFeed:
             yield from self._feed_pages(rows, size)
 
     def _read_changes(self, table: str, after: int, upto: int) -> DataFrame:
-        read = self.warehouse.session.read.format("delta").option("readChangeFeed", "true")
-        read = read.option("startingVersion", find_last_equal_commit(table, after) + 1)
-        return read.option("endingVersion", upto).load(table)
+        reader = self.warehouse.session.read.format("delta").option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", find_last_equal_commit(table, after) + 1)
+        return reader.option("endingVersion", upto).load(table)
 
     def _feed_pages(self, rows: DataFrame, size: int) -> Iterator[FeedPage]:
         names = _model_columns(rows)
@@ -122,47 +122,47 @@ class ChangeFeed:
                 if field.name in names
             )
         )
-        chosen = rows.select(*map(column_of, (*names, ROWID_COLUMN, VERSION_COLUMN, TYPE_COLUMN)))
-        for arrow in self._arrow_pages(chosen, self._page_order(), size):
-            if arrow.num_rows:
-                places = self._key_positions(names)
-                yield FeedPage(layout, _to_changes(arrow, len(names), places, by_key=self.groups_by_key))
+        selected_rows = rows.select(*map(column_of, (*names, ROWID_COLUMN, VERSION_COLUMN, TYPE_COLUMN)))
+        for page in self._arrow_pages(selected_rows, self._page_order(), size):
+            if page.num_rows:
+                key_places = self._key_positions(names)
+                yield FeedPage(layout, _to_changes(page, len(names), key_places, by_key=self.groups_by_key))
 
     def _page_order(self) -> _PageOrder:
         """Return the order of changes: all changes of a key together, or the order in which they have to be sent."""
-        within = [F.col(VERSION_COLUMN), _type_position(TYPE_ORDER), F.col(ROWID_COLUMN)]
+        order_in_key = [F.col(VERSION_COLUMN), _type_position(TYPE_ORDER), F.col(ROWID_COLUMN)]
         if not self.groups_by_key:
-            by_row = [F.col(VERSION_COLUMN), _type_position(SENDING_ORDER), F.col(ROWID_COLUMN)]
-            return _PageOrder(by_row, [*by_row, _type_position(TYPE_ORDER)])
+            row_order = [F.col(VERSION_COLUMN), _type_position(SENDING_ORDER), F.col(ROWID_COLUMN)]
+            return _PageOrder(row_order, [*row_order, _type_position(TYPE_ORDER)])
         keys = [column_of(name) for name in self.key_columns]
-        return _PageOrder(keys, [*keys, *within])
+        return _PageOrder(keys, [*keys, *order_in_key])
 
     def _key_positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the key's columns among the payload's."""
-        folded = [name.casefold() for name in names]
-        return [folded.index(name.casefold()) for name in self.key_columns]
+        casefold_names = [name.casefold() for name in names]
+        return [casefold_names.index(name.casefold()) for name in self.key_columns]
 
     def _arrow_pages(self, rows: DataFrame, order: _PageOrder, size: int) -> Iterator[pa.Table]:
         """Yield the rows in order. toArrow() holds a whole result in memory, so a large one is read in pages."""
         tune_for_size(self.warehouse.session, self.warehouse.settings, size)
-        parts = -(-size // self.page_bytes)
-        if parts <= 1:
+        page_count = -(-size // self.page_bytes)
+        if page_count <= 1:
             yield rows.orderBy(*order.sort_columns).toArrow()
             return
-        ranged = rows.repartitionByRange(parts, *order.page_columns).sortWithinPartitions(*order.sort_columns)
-        numbered = ranged.withColumn(PAGE_COLUMN, F.spark_partition_id()).persist()
+        sorted_rows = rows.repartitionByRange(page_count, *order.page_columns).sortWithinPartitions(*order.sort_columns)
+        numbered_rows = sorted_rows.withColumn(PAGE_COLUMN, F.spark_partition_id()).persist()
         try:
-            for part in range(parts):
-                yield numbered.where(F.col(PAGE_COLUMN) == part).drop(PAGE_COLUMN).toArrow()
+            for page in range(page_count):
+                yield numbered_rows.where(F.col(PAGE_COLUMN) == page).drop(PAGE_COLUMN).toArrow()
         finally:
-            numbered.unpersist()
+            numbered_rows.unpersist()
 
 
 def _read_snapshot(warehouse: Warehouse, table: str, version: int) -> tuple[DataFrame, int]:
     """Return the table at a version, each row as an insert of that version, and its approximate size in bytes."""
-    read = warehouse.session.read.format("delta").option("versionAsOf", find_last_equal_commit(table, version))
+    reader = warehouse.session.read.format("delta").option("versionAsOf", find_last_equal_commit(table, version))
     insert = F.lit(ChangeType.INSERT.value)
-    rows = read.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})
+    rows = reader.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})
     # the log no longer has the files of removed commits, so the table's size may be the better estimate
     return rows, max(count_changed_bytes(table, after=-1, upto=version), read_table_size(table) or 0)
 
@@ -174,44 +174,44 @@ def _model_columns(rows: DataFrame) -> list[str]:
 
 def _net_changes(rows: DataFrame) -> DataFrame:
     """Return the net change of each row: its state before the first change, and its state after the last."""
-    of_row = Window.partitionBy(ROWID_COLUMN)
-    in_order = of_row.orderBy(VERSION_COLUMN, _type_position(TYPE_ORDER))
-    backwards = of_row.orderBy(F.col(VERSION_COLUMN).desc(), _type_position(TYPE_ORDER).desc())
-    ends = rows.withColumns(
+    row_window = Window.partitionBy(ROWID_COLUMN)
+    oldest_first = row_window.orderBy(VERSION_COLUMN, _type_position(TYPE_ORDER))
+    newest_first = row_window.orderBy(F.col(VERSION_COLUMN).desc(), _type_position(TYPE_ORDER).desc())
+    marked_rows = rows.withColumns(
         {
-            "__ondatra_was_there": F.first(TYPE_COLUMN).over(in_order).isin(*REMOVING_TYPES),
-            "__ondatra_is_there": ~F.first(TYPE_COLUMN).over(backwards).isin(*REMOVING_TYPES),
-            "__ondatra_first": F.row_number().over(in_order) == 1,
-            "__ondatra_last": F.row_number().over(backwards) == 1,
-            VERSION_COLUMN: F.max(VERSION_COLUMN).over(of_row),
+            "__ondatra_was_there": F.first(TYPE_COLUMN).over(oldest_first).isin(*REMOVING_TYPES),
+            "__ondatra_is_there": ~F.first(TYPE_COLUMN).over(newest_first).isin(*REMOVING_TYPES),
+            "__ondatra_first": F.row_number().over(oldest_first) == 1,
+            "__ondatra_last": F.row_number().over(newest_first) == 1,
+            VERSION_COLUMN: F.max(VERSION_COLUMN).over(row_window),
         }
     )
     was_there, is_there = F.col("__ondatra_was_there"), F.col("__ondatra_is_there")
-    base, target = F.col("__ondatra_first") & was_there, F.col("__ondatra_last") & is_there
-    net = F.when(base, F.when(is_there, UPDATE_PREIMAGE).otherwise(DELETE)).when(
-        target, F.when(was_there, UPDATE_POSTIMAGE).otherwise(INSERT)
+    is_base, is_target = F.col("__ondatra_first") & was_there, F.col("__ondatra_last") & is_there
+    net_type = F.when(is_base, F.when(is_there, UPDATE_PREIMAGE).otherwise(DELETE)).when(
+        is_target, F.when(was_there, UPDATE_POSTIMAGE).otherwise(INSERT)
     )
-    return ends.withColumn(TYPE_COLUMN, net).where(F.col(TYPE_COLUMN).isNotNull()).select(*rows.columns)
+    return marked_rows.withColumn(TYPE_COLUMN, net_type).where(F.col(TYPE_COLUMN).isNotNull()).select(*rows.columns)
 
 
 def _type_position(order: Sequence[Sequence[str]]) -> Column:
     """Return the position of a change's type in an order in which some types are equal."""
-    places = [F.when(F.col(TYPE_COLUMN).isin(*types), place) for place, types in enumerate(order)]
-    return F.coalesce(*places)
+    positions = [F.when(F.col(TYPE_COLUMN).isin(*types), position) for position, types in enumerate(order)]
+    return F.coalesce(*positions)
 
 
 def _to_changes(arrow: pa.Table, width: int, key_places: Sequence[int], *, by_key: bool) -> list[RowChange]:
     columns = json_columns(arrow.select(range(width)))
-    rowids, versions, types = (arrow.column(width + place).to_pylist() for place in range(3))
-    keys = key_identifiers([columns[place] for place in key_places])
+    rowids, versions, types = (arrow.column(width + index).to_pylist() for index in range(3))
+    keys = key_identifiers([columns[index] for index in key_places])
     change_types = map(CHANGE_TYPES.__getitem__, types)
-    named = keys if by_key else map(str, rowids)
+    group_keys = keys if by_key else map(str, rowids)
     belongs_to = itertools.repeat("") if by_key or not keys else keys
-    return list(map(RowChange, named, rowids, change_types, versions, array_texts(columns), belongs_to))
+    return list(map(RowChange, group_keys, rowids, change_types, versions, array_texts(columns), belongs_to))
 
 
 def _to_invalid_rows(arrow: pa.Table, names: Sequence[str], key_places: Sequence[int]) -> Iterator[InvalidRow]:
     columns = json_columns(arrow.select(range(len(names))))
-    rowids, versions, reasons = (arrow.column(len(names) + place).to_pylist() for place in range(3))
-    keys = key_identifiers([columns[place] for place in key_places])
+    rowids, versions, reasons = (arrow.column(len(names) + index).to_pylist() for index in range(3))
+    keys = key_identifiers([columns[index] for index in key_places])
     yield from map(InvalidRow, keys, reasons, versions, rowids, object_texts(names, columns))

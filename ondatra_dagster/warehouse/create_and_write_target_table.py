@@ -60,7 +60,7 @@ class TableSpec:
 
     def differs_from(self, state: TableState) -> bool:
         """Return whether a table still has another kind or another key."""
-        return any(state.properties.get(name, wanted) != wanted for name, wanted in self.properties.items())
+        return any(state.properties.get(name, value) != value for name, value in self.properties.items())
 
 
 class Transaction(NamedTuple):
@@ -128,8 +128,8 @@ class TargetTable:
 
     def overwrite(self, rows: DataFrame, note: CommitMetadata) -> None:
         # in an overwrite, Delta forgets how a table is clustered
-        clustered_by = orjson.loads(self.state.properties.get(CLUSTERING_PROPERTY, "[]"))
-        rows = rows.orderBy(*map(column_of, clustered_by)) if clustered_by else rows
+        clustering_columns = orjson.loads(self.state.properties.get(CLUSTERING_PROPERTY, "[]"))
+        rows = rows.orderBy(*map(column_of, clustering_columns)) if clustering_columns else rows
         self._frame_writer(rows, "overwrite", note).save(self.path)
 
     def overwrite_partitions(self, rows: DataFrame, note: CommitMetadata) -> None:
@@ -139,8 +139,8 @@ class TargetTable:
 
     def _frame_writer(self, rows: DataFrame, mode: str, note: CommitMetadata) -> DataFrameWriter:
         # a table that once was of kind partition is still partitioned
-        missing = [name for name in self.state.partition_columns if name not in rows.columns]
-        for name in missing:
+        missing_columns = [name for name in self.state.partition_columns if name not in rows.columns]
+        for name in missing_columns:
             rows = rows.withColumn(name, F.lit(None).cast("string"))
         return rows.write.format("delta").mode(mode).option("userMetadata", note.dump())
 
@@ -155,13 +155,13 @@ class TargetTable:
         names = [name for name in rows.columns if name not in (ROWID_COLUMN, DELETE_FLAG)]
         values = ", ".join(f"s.{quote_name(name)}" for name in names)
         changes = ", ".join(f"t.{quote_name(name)} = s.{quote_name(name)}" for name in updates or names)
-        goes = f" when matched and s.{DELETE_FLAG} then delete" if DELETE_FLAG in rows.columns else ""
-        new = f" when not matched then insert ({', '.join(map(quote_name, names))}) values ({values})"
+        delete_clause = f" when matched and s.{DELETE_FLAG} then delete" if DELETE_FLAG in rows.columns else ""
+        insert_clause = f" when not matched then insert ({', '.join(map(quote_name, names))}) values ({values})"
         rows.createOrReplaceTempView(MERGE_VIEW)
         with spark_conf(self.session, {USER_METADATA: note.dump()}):
             self.session.sql(
                 f"merge into {table_by_path(self.path)} t using {MERGE_VIEW} s on t.{ROWID_COLUMN} = s.{ROWID_COLUMN}"
-                f"{goes} when matched then update set {changes}{new if inserts else ''}"
+                f"{delete_clause} when matched then update set {changes}{insert_clause if inserts else ''}"
             ).collect()
 
 
@@ -191,8 +191,8 @@ def open_target(
         table.set_properties(RETENTION_PROPERTIES)
     if table.finish_interrupted_casts():  # left by a killed run
         state = _require_state(path)
-    there = visible_fields(session.read.format("delta").load(path).schema)
-    fields = [field for field in there if field.name not in identity.own_columns]
+    table_fields = visible_fields(session.read.format("delta").load(path).schema)
+    fields = [field for field in table_fields if field.name not in identity.own_columns]
     change = plan_column_changes(fields, query, converts=converts)
     is_another = identity.differs_from(state)
     if not change and not is_another:
@@ -201,18 +201,18 @@ def open_target(
     if is_another:
         table.prepare_conversion(identity.own_columns, identity.backfill_values)
     table.alter_columns(change)
-    becomes = identity.properties if is_another else {}
-    return dataclasses.replace(_load_target(session, path, identity), pending_properties=becomes)
+    pending_properties = identity.properties if is_another else {}
+    return dataclasses.replace(_load_target(session, path, identity), pending_properties=pending_properties)
 
 
 def align_columns(frame: DataFrame, target: TargetTable) -> DataFrame:
     """Return the query's rows in the table's columns, order and types."""
-    given = {field.name.casefold(): field for field in frame.schema.fields}
+    query_fields = {field.name.casefold(): field for field in frame.schema.fields}
     columns = []
     for field in target.fields:
-        own = given[field.name.casefold()]
-        value = column_of(own.name)
-        if ddl_type(own.dataType) != ddl_type(field.dataType):
+        query_field = query_fields[field.name.casefold()]
+        value = column_of(query_field.name)
+        if ddl_type(query_field.dataType) != ddl_type(field.dataType):
             value = value.cast(field.dataType)
         columns.append(value.alias(field.name))
     return frame.select(*columns)
@@ -232,12 +232,12 @@ def _require_state(path: str) -> TableState:
 def _load_target(session: SparkSession, path: str, identity: TableSpec) -> TargetTable:
     state = _require_state(path)
     rows = session.read.format("delta").load(path)
-    spelled = {name.casefold(): name for name in rows.columns}
+    names_by_casefold = {name.casefold(): name for name in rows.columns}
     return TargetTable(
         session=session,
         path=path,
         rows=rows,
-        key_columns=tuple(spelled[name.casefold()] for name in identity.key_columns),
+        key_columns=tuple(names_by_casefold[name.casefold()] for name in identity.key_columns),
         own_columns=identity.own_columns,
         state=state,
     )
@@ -245,7 +245,7 @@ def _load_target(session: SparkSession, path: str, identity: TableSpec) -> Targe
 
 def _create_table(session: SparkSession, path: str, query: Sequence[StructField], identity: TableSpec) -> None:
     columns = [f"{quote_name(field.name)} {ddl_type(field.dataType)}" for field in query]
-    columns += [f"{quote_name(name)} {of_type}" for name, of_type in identity.own_columns.items()]
+    columns += [f"{quote_name(name)} {type_}" for name, type_ in identity.own_columns.items()]
     columns.append(f"{ROWID_COLUMN} bigint generated always as identity")
     layout, properties = "", {**TABLE_PROPERTIES, **identity.properties}
     if identity.partition_column:
@@ -261,13 +261,13 @@ def _create_table(session: SparkSession, path: str, query: Sequence[StructField]
 
 def _check_spec(state: TableState, identity: TableSpec) -> None:
     """Refuse another kind or key than the table was created with. Raises WarehouseError."""
-    for name, wanted in identity.properties.items():
-        had = state.properties.get(name, wanted)
-        if had != wanted:
-            what = name.rpartition(".")[2]
+    for name, expected_value in identity.properties.items():
+        stored_value = state.properties.get(name, expected_value)
+        if stored_value != expected_value:
+            setting = name.rpartition(".")[2]
             raise WarehouseError(
-                f"the table was made with the {what} {had}, and the model now says {wanted}:"
-                f" put the {what} back, or run with --full-refresh"
+                f"the table was made with the {setting} {stored_value}, and the model now says {expected_value}:"
+                f" put the {setting} back, or run with --full-refresh"
             )
 
 

@@ -57,8 +57,8 @@ def evaluate_query(
             if isinstance(source, ModelInput):
                 finish_interrupted_vacuum(warehouse, source.model)
         views = pin_inputs(warehouse, model, versions)
-        last = last_value_literal(warehouse, model, views, from_start=is_full)
-        return build_query(warehouse.session, model, views, last_value=last)
+        last_value = last_value_literal(warehouse, model, views, from_start=is_full)
+        return build_query(warehouse.session, model, views, last_value=last_value)
 
 
 def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
@@ -67,10 +67,10 @@ def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
     Raises WarehouseError, and ChecksFailedError if rows fail the model's checks: then nothing is written.
     """
     model, run_id = write.model, write.note.run_id
-    explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
-    at_end = contextlib.ExitStack()
-    at_end.callback(write.frame.unpersist)
-    with at_end, lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
+    error_context = explain_model_errors(model, explain_malformed_rows(warehouse, model))
+    cleanup = contextlib.ExitStack()
+    cleanup.callback(write.frame.unpersist)
+    with cleanup, lock_table(warehouse.locks_folder, model.id, run_id=run_id), error_context:
         tune_for_size(warehouse.session, warehouse.settings, estimate_model_bytes(warehouse.settings, model))
         table = read_table_state(warehouse.table_path(model.id))
         if write.planned_version not in (None, format_table_version(table) if table else ""):
@@ -97,12 +97,12 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
     """Write the rows by the model's kind, and return the result."""
     model, note = write.model, write.note
     target = _open_table(warehouse, write)
-    aside = _InvalidRowsWriter(target, note)
-    work = WriteRequest(
+    invalid_rows_writer = _InvalidRowsWriter(target, note)
+    request = WriteRequest(
         rows=align_columns(write.frame, target),
         target=target,
         note=note,
-        write_invalid_rows=aside,
+        write_invalid_rows=invalid_rows_writer,
         check_before_commit=checks.check_table,
         check_rows=checks.check_query,
         warning_counts=lambda: count_warnings(checks.findings),
@@ -111,23 +111,25 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
         is_full=write.is_full,
         has_order_by=model.is_ordered,
     )
-    effect = WRITERS[model.kind.name](work)
-    target.finish_conversion(is_rewritten=effect.rewrites_all_rows)
+    result = WRITERS[model.kind.name](request)
+    target.finish_conversion(is_rewritten=result.rewrites_all_rows)
     state = read_table_state(target.path) or target.state
     event_samples = tuple(
-        InvalidRowSample(key=(each.event,), reason=each.problem) for each in effect.invalid_event_samples
+        InvalidRowSample(key=(event.event,), reason=event.problem) for event in result.invalid_event_samples
     )
     return ModelWriteResult(
-        has_changes=effect.has_changes,
+        has_changes=result.has_changes,
         table_id=state.table_id,
         version=state.version,
-        rows=effect.rows,
+        rows=result.rows,
         inputs=note.inputs,
-        inserted=effect.inserted,
-        updated=effect.updated,
-        deleted=effect.deleted,
-        invalid_counts={MISFIT_REASON: effect.invalid_event_count} if effect.invalid_event_count else aside.counts,
-        invalid_samples=event_samples or aside.samples,
+        inserted=result.inserted,
+        updated=result.updated,
+        deleted=result.deleted,
+        invalid_counts={MISFIT_REASON: result.invalid_event_count}
+        if result.invalid_event_count
+        else invalid_rows_writer.counts,
+        invalid_samples=event_samples or invalid_rows_writer.samples,
         columns=state.columns,
         findings=checks.findings,
     )
@@ -136,7 +138,7 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
 def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTable) -> PreviousResults:
     """Return the query's previous results, for the kinds that need them."""
     model, note = write.model, write.note
-    before = target.state.commit_metadata
+    previous_metadata = target.state.commit_metadata
 
     def results_from_inputs() -> PreviousResultsFromInputs:
         return PreviousResultsFromInputs(
@@ -144,12 +146,12 @@ def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTab
             model=model,
             current_versions=note.inputs,
             previous_versions=previous_input_versions(model, target, note.inputs),
-            align_rows=lambda past: align_columns(past, target),
+            align_rows=lambda rows: align_columns(rows, target),
         )
 
     if model.incremental is None:
         return results_from_inputs()
-    is_redefined = before is not None and before.definition != note.definition
+    is_redefined = previous_metadata is not None and previous_metadata.definition != note.definition
     return PreviousResultsFromTable(
         target=target,
         current_rows=align_columns(write.frame, target),
@@ -213,22 +215,22 @@ def _check_before_change(warehouse: Warehouse, write: ModelWrite) -> None:
     path = warehouse.table_path(model.id)
     current_rows = CURRENT_ROWS.get(model.kind.name)
     if write.is_full and current_rows and read_table_state(path):
-        there = warehouse.session.read.format("delta").load(path)
-        check_duplicate_keys(write.frame, current_rows(there), model.key_columns)
+        table_rows = warehouse.session.read.format("delta").load(path)
+        check_duplicate_keys(write.frame, current_rows(table_rows), model.key_columns)
 
 
 def _check_key(model: Model, schema: StructType) -> None:
     """Refuse a key that the query doesn't have, or that can't be compared. Raises WarehouseError."""
-    given = {field.name.casefold(): field for field in schema.fields}
+    fields_by_name = {field.name.casefold(): field for field in schema.fields}
     for name in model.key_columns:
-        if name.casefold() not in given:
-            there = ", ".join(field.name for field in schema.fields)
-            raise WarehouseError(f"the key {name!r} is no column of the query, which has {there}; select it too")
-        if isinstance(given[name.casefold()].dataType, MapType):
+        if name.casefold() not in fields_by_name:
+            column_list = ", ".join(field.name for field in schema.fields)
+            raise WarehouseError(f"the key {name!r} is no column of the query, which has {column_list}; select it too")
+        if isinstance(fields_by_name[name.casefold()].dataType, MapType):
             raise WarehouseError(f"the key {name!r} is a map, which can't be one; choose another column")
 
 
 def _sample_invalid_rows(rows: DataFrame, key_columns: tuple[str, ...]) -> tuple[InvalidRowSample, ...]:
-    keys = [column_of(name).cast("string").alias(f"k{place}") for place, name in enumerate(key_columns)]
-    found = rows.select(F.array(*keys).alias("key"), REASON_COLUMN).limit(MAX_SAMPLES).collect()
-    return tuple(InvalidRowSample(key=tuple(row["key"]), reason=row[REASON_COLUMN]) for row in found)
+    keys = [column_of(name).cast("string").alias(f"k{index}") for index, name in enumerate(key_columns)]
+    samples = rows.select(F.array(*keys).alias("key"), REASON_COLUMN).limit(MAX_SAMPLES).collect()
+    return tuple(InvalidRowSample(key=tuple(row["key"]), reason=row[REASON_COLUMN]) for row in samples)

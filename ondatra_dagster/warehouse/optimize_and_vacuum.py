@@ -66,12 +66,12 @@ class SparkTableMaintenance:
         VACUUM counts back from its own start. If that is too late, for example because the machine was suspended,
         it would also delete files that were removed later, so it isn't started.
         """
-        reckoned_at = clock()
-        keep_seconds = math.ceil(reckoned_at - since) + MARGIN_SECONDS
+        started_at = clock()
+        keep_seconds = math.ceil(started_at - since) + MARGIN_SECONDS
         with explain_spark_errors(self._path):
             state = read_table_state(self._path)
             freed_upto = state.properties.get(FREED_UPTO_PROPERTY, str(NO_VERSION)) if state else str(NO_VERSION)
-            after = {FREED_UPTO_PROPERTY: freed_upto}  # until VACUUM starts, no more files are deleted
+            properties_after = {FREED_UPTO_PROPERTY: freed_upto}  # until VACUUM starts, no more files are deleted
             self._set_properties(
                 {
                     **RETENTION_PROPERTIES,
@@ -80,12 +80,12 @@ class SparkTableMaintenance:
                 }
             )
             try:
-                is_late = clock() - reckoned_at > MAX_VACUUM_DELAY_SECONDS
+                is_late = clock() - started_at > MAX_VACUUM_DELAY_SECONDS
                 if not is_late:
-                    after = {}
+                    properties_after = {}
                     self._warehouse.session.sql(f"vacuum {table_by_path(self._path)}").collect()
             finally:
-                self._set_properties({**RETENTION_PROPERTIES, **after})
+                self._set_properties({**RETENTION_PROPERTIES, **properties_after})
         return not is_late
 
     def _set_properties(self, properties: Mapping[str, str]) -> None:
@@ -101,6 +101,6 @@ def finish_interrupted_vacuum(warehouse: Warehouse, model_id: str) -> None:
     for path in (table, invalid_table_path(table)):
         state = read_table_state(path)
         if state and is_retention_lowered(state) and not warehouse.settings.dry_run_folder:
-            upkeep = SparkTableMaintenance(warehouse, path, lock=model_id)
-            with contextlib.suppress(BusyError), upkeep.lock():
-                upkeep.restore_retention()
+            maintenance = SparkTableMaintenance(warehouse, path, lock=model_id)
+            with contextlib.suppress(BusyError), maintenance.lock():
+                maintenance.restore_retention()

@@ -47,18 +47,18 @@ def read_table_rows(settings: Settings, table: NamedTable, *, limit: int | None 
 def _read_from_files(table: NamedTable, limit: int | None) -> TableRows:
     if table.address is None:
         raise UnsupportedTableError("a catalog's table")
-    live = read_table_snapshot(table.address)
-    if live is None:
+    snapshot = read_table_snapshot(table.address)
+    if snapshot is None:
         path = local_path(table.address)
         if table.source and (path is None or path.is_dir()):
             raise UnsupportedTableError("no Delta table")
         raise WarehouseError(f"{table.name}: {table.remedy}")
-    pages = read_row_pages(live, table.address, limit=limit)
+    pages = read_row_pages(snapshot, table.address, limit=limit)
     try:
-        first = next(pages)  # unsupported content mostly shows here, where Spark can still be used
+        first_page = next(pages)  # unsupported content mostly shows here, where Spark can still be used
     except FileNotFoundError as error:
         raise _changed_table_error(table, error) from error
-    return TableRows(first.column_names, _chain_pages(first, pages, table), live.rows)
+    return TableRows(first_page.column_names, _chain_pages(first_page, pages, table), snapshot.rows)
 
 
 def _chain_pages(first: pa.Table, more: Iterator[pa.Table], table: NamedTable) -> Iterator[pa.Table]:
@@ -114,15 +114,15 @@ LEGACY_CALENDAR_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.l
 
 def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = None) -> Iterator[pa.Table]:
     """Yield the table's rows in pages, without the hidden columns: at least one page, which may be empty."""
-    is_ours = any(field["name"] == ROWID_COLUMN for field in table.fields)
-    fields = [field for field in table.fields if not (is_ours and is_hidden_column(field["name"]))]
+    is_model_table = any(field["name"] == ROWID_COLUMN for field in table.fields)
+    fields = [field for field in table.fields if not (is_model_table and is_hidden_column(field["name"]))]
     schema = pa.schema([pa.field(field["name"], arrow_type(field["type"])) for field in fields])
-    left = limit
+    remaining = limit
     for file in table.files:
         for page in _read_file_pages(table, file, address, fields, schema):
-            yield page if left is None else page.slice(0, left)
-            left = None if left is None else left - page.num_rows
-            if left is not None and left <= 0:
+            yield page if remaining is None else page.slice(0, remaining)
+            remaining = None if remaining is None else remaining - page.num_rows
+            if remaining is not None and remaining <= 0:
                 return
     yield schema.empty_table()
 
@@ -130,9 +130,9 @@ def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = No
 def arrow_type(written: Any) -> pa.DataType:
     """Return the Arrow type of a Delta schema's type. Raises UnsupportedTableError."""
     if isinstance(written, str):
-        decimal = DECIMAL_PATTERN.fullmatch(written)
-        if decimal:
-            return pa.decimal128(int(decimal.group(1)), int(decimal.group(2)))
+        decimal_match = DECIMAL_PATTERN.fullmatch(written)
+        if decimal_match:
+            return pa.decimal128(int(decimal_match.group(1)), int(decimal_match.group(2)))
         if written not in PLAIN_TYPES:
             raise UnsupportedTableError(f"the type {written}")
         return PLAIN_TYPES[written]
@@ -168,24 +168,24 @@ def _open_parquet(file: ActiveFile, address: str) -> pq.ParquetFile:
 
 def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, field: Mapping[str, Any]) -> pa.Array:
     """Return one of the table's columns for this batch: from the batch, from the file's partition, or null."""
-    wanted = arrow_type(field["type"])
-    physical = _physical_name(field, is_mapped=table.is_mapped)
+    column_type = arrow_type(field["type"])
+    physical_name = _physical_name(field, is_mapped=table.is_mapped)
     if field["name"] in table.partition_columns:
-        return _partition_value(file.partition.get(physical), field["type"], batch.num_rows)
-    place = batch.schema.get_field_index(physical)
-    if place < 0:
-        return pa.nulls(batch.num_rows, wanted)
-    found = batch.column(place)
+        return _partition_value(file.partition.get(physical_name), field["type"], batch.num_rows)
+    column_index = batch.schema.get_field_index(physical_name)
+    if column_index < 0:
+        return pa.nulls(batch.num_rows, column_type)
+    values = batch.column(column_index)
     if table.is_mapped:
-        found = found.view(_rename_fields(found.type, field["type"]))
-    return found if found.type == wanted else found.cast(wanted)
+        values = values.view(_rename_fields(values.type, field["type"]))
+    return values if values.type == column_type else values.cast(column_type)
 
 
 def _partition_value(text: str | None, written: Any, times: int) -> pa.Array:
     if written not in PARTITION_TYPES:
         raise UnsupportedTableError(f"partitions by {written}")
-    given = pa.scalar(text or None, pa.string())  # Delta has no empty text in a partition: it means null
-    return pa.repeat(given.cast(PLAIN_TYPES[written]), times)
+    value = pa.scalar(text or None, pa.string())  # Delta has no empty text in a partition: it means null
+    return pa.repeat(value.cast(PLAIN_TYPES[written]), times)
 
 
 def _physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
@@ -203,12 +203,12 @@ def _rename_fields(found: pa.DataType, written: Any) -> pa.DataType:
         return pa.map_(
             _rename_fields(found.key_type, written["keyType"]), _rename_fields(found.item_type, written["valueType"])
         )
-    named = {_physical_name(field, is_mapped=True): field for field in written["fields"]}
+    fields_by_name = {_physical_name(field, is_mapped=True): field for field in written["fields"]}
     return pa.struct(
         [
-            pa.field(named[part.name]["name"], _rename_fields(part.type, named[part.name]["type"]))
-            if part.name in named
-            else part
-            for part in found
+            pa.field(fields_by_name[child.name]["name"], _rename_fields(child.type, fields_by_name[child.name]["type"]))
+            if child.name in fields_by_name
+            else child
+            for child in found
         ]
     )

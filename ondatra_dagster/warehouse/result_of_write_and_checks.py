@@ -47,16 +47,16 @@ def count_warnings(findings: Iterable[RowCheckResult]) -> dict[str, int]:
 def checks_failed_error(model: Model, findings: Iterable[RowCheckResult]) -> ChecksFailedError | None:
     """Return the error that prevents the write; None if no check prevents it."""
     findings = tuple(findings)
-    told = [_format_failure(model, finding) for finding in findings if finding.blocks_write]
-    return ChecksFailedError("\n".join(told), findings) if told else None
+    messages = [_format_failure(model, finding) for finding in findings if finding.blocks_write]
+    return ChecksFailedError("\n".join(messages), findings) if messages else None
 
 
 def _format_failure(model: Model, finding: RowCheckResult) -> str:
-    some = "; ".join(map(_format_sample, finding.samples[:MAX_SHOWN_SAMPLES]))
-    more = "; …" if finding.failed_rows > MAX_SHOWN_SAMPLES else ""
-    which = f" ({some}{more})" if some else ""
+    samples = "; ".join(map(_format_sample, finding.samples[:MAX_SHOWN_SAMPLES]))
+    ending = "; …" if finding.failed_rows > MAX_SHOWN_SAMPLES else ""
+    sample_list = f" ({samples}{ending})" if samples else ""
     remedy = "nothing was written; mend the rows where they come from, or the check"
-    return f"{model.file}:{finding.check.line}: {finding}{which}; {remedy}"
+    return f"{model.file}:{finding.check.line}: {finding}{sample_list}; {remedy}"
 
 
 def _format_sample(row: SampleRow) -> str:

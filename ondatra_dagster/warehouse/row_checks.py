@@ -53,8 +53,8 @@ class RowChecks:
             self._finding_by_check[finding.check.name] = _combine_findings(
                 self._finding_by_check.get(finding.check.name), finding
             )
-        if refused := checks_failed_error(self._model, self.findings):
-            raise refused
+        if error := checks_failed_error(self._model, self.findings):
+            raise error
 
     def _select_checks(self, words: Collection[CheckType]) -> list[RowCheck]:
         return [check for check in self._model.checks if check.check_type in words]
@@ -77,9 +77,9 @@ def evaluate_checks(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -
     problems = list(_condition_problems(rows, checks, model))
     if problems:
         raise ProjectError(problems)
-    failed = [F.count_if(_is_failing(check)) for check in checks]
+    failure_counts = [F.count_if(_is_failing(check)) for check in checks]
     try:
-        total, *counts = rows.agg(F.count(F.lit(1)), *failed).collect()[0]
+        total, *counts = rows.agg(F.count(F.lit(1)), *failure_counts).collect()[0]
     except PySparkException:
         _raise_for_condition(rows, checks, model)
         raise
@@ -128,12 +128,12 @@ def _condition_problem(model: Model, check: RowCheck, what: str) -> Problem:
 
 def _sample_failing_rows(rows: DataFrame, check: RowCheck, model: Model) -> tuple[SampleRow, ...]:
     """Return some of the rows that fail, with their key and the columns that the condition names."""
-    spelled = {name.casefold(): name for name in rows.columns}
-    wanted = dict.fromkeys(name.casefold() for name in (*model.key_columns, *check.columns))
-    names = [spelled[name] for name in wanted if name in spelled]
-    shown = [
-        F.substring(column_of(name).cast("string"), 1, MAX_VALUE_LENGTH).alias(f"c{place}")
-        for place, name in enumerate(names)
+    names_by_casefold = {name.casefold(): name for name in rows.columns}
+    shown_names = dict.fromkeys(name.casefold() for name in (*model.key_columns, *check.columns))
+    names = [names_by_casefold[name] for name in shown_names if name in names_by_casefold]
+    values = [
+        F.substring(column_of(name).cast("string"), 1, MAX_VALUE_LENGTH).alias(f"c{index}")
+        for index, name in enumerate(names)
     ]
-    found = rows.where(_is_failing(check)).select(*shown).limit(MAX_SAMPLES).collect() if names else []
-    return tuple(dict(zip(names, row, strict=True)) for row in found)
+    sample = rows.where(_is_failing(check)).select(*values).limit(MAX_SAMPLES).collect() if names else []
+    return tuple(dict(zip(names, row, strict=True)) for row in sample)

@@ -30,11 +30,13 @@ def column_of(name: str, table: str | None = None) -> Column:
 
 def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
     """Return whether the rows of two aliases are equal in all fields; a null equals a null."""
-    same = F.lit(True)
+    is_same = F.lit(True)
     for field in fields:
-        ours, theirs = (canonical_value(column_of(field.name, alias), field.dataType) for alias in (left, right))
-        same &= ours.eqNullSafe(theirs)
-    return same
+        left_value, right_value = (
+            canonical_value(column_of(field.name, alias), field.dataType) for alias in (left, right)
+        )
+        is_same &= left_value.eqNullSafe(right_value)
+    return is_same
 
 
 def same_keys(names: Sequence[str], left: str, right: str) -> Column:
@@ -45,9 +47,13 @@ def same_keys(names: Sequence[str], left: str, right: str) -> Column:
 def canonical_value(value: Column, of: DataType) -> Column:
     """Return the value in a form that Spark compares and hashes correctly; plain types are unchanged."""
     if isinstance(of, StructType):
-        parts = [part for field in of.fields for part in _with_presence(value.getField(field.name), field.dataType)]
-        named = [part.alias(f"p{place}") for place, part in enumerate(parts)]
-        return F.when(value.isNotNull(), F.struct(F.lit(len(parts)).alias("n"), *named))
+        member_values = [
+            member_value
+            for field in of.fields
+            for member_value in _with_presence(value.getField(field.name), field.dataType)
+        ]
+        members = [member_value.alias(f"p{index}") for index, member_value in enumerate(member_values)]
+        return F.when(value.isNotNull(), F.struct(F.lit(len(member_values)).alias("n"), *members))
     if isinstance(of, ArrayType):
         return _canonical_array(value, of.elementType)
     if isinstance(of, MapType):
@@ -66,38 +72,38 @@ def row_hashes(fields: Sequence[StructField]) -> list[Column]:
 
     A number identifies the column of each value: to hash the column's name for every row takes longer.
     """
-    parts: list[Column] = []
+    hashed_values: list[Column] = []
     for field in fields:
         value = column_of(field.name)
-        parts.append(F.when(value.isNotNull(), F.lit(zlib.crc32(field.name.casefold().encode()))))
-        parts.append(canonical_value(value, field.dataType))
-    return [F.xxhash64(F.lit(salt), *parts) for salt in SALTS]
+        hashed_values.append(F.when(value.isNotNull(), F.lit(zlib.crc32(field.name.casefold().encode()))))
+        hashed_values.append(canonical_value(value, field.dataType))
+    return [F.xxhash64(F.lit(salt), *hashed_values) for salt in SALTS]
 
 
 def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataFrame, list[Column]]:
     """Return the frame with two hashes per row, and the aggregates that sum them up in any order."""
     sums = [
-        F.sum(part).alias(f"{name}_{place}") for name in HASH_COLUMNS for place, part in enumerate(_sum_parts(name))
+        F.sum(number).alias(f"{name}_{index}") for name in HASH_COLUMNS for index, number in enumerate(_sum_parts(name))
     ]
     return _with_hashes(frame, fields), [F.count(F.lit(1)).alias(ROW_COUNT), *sums]
 
 
 def _sum_parts(name: str) -> list[Column]:
     """Return a 64-bit number in parts. It could be summed whole as a decimal, but that takes five times as long."""
-    pieces = [F.shiftright(name, place * PART_BITS) for place in range(PARTS)]
-    return [piece.bitwiseAND((1 << PART_BITS) - 1) for piece in pieces[:-1]] + pieces[-1:]
+    numbers = [F.shiftright(name, index * PART_BITS) for index in range(PARTS)]
+    return [number.bitwiseAND((1 << PART_BITS) - 1) for number in numbers[:-1]] + numbers[-1:]
 
 
 def content_hash() -> Column:
     """Return the content of a group as one short text, from the aggregates of content_sums."""
-    sums = [F.col(f"{name}_{place}") for name in HASH_COLUMNS for place in range(PARTS)]
-    return F.md5(F.concat_ws(":", *(each.cast("string") for each in (F.col(ROW_COUNT), *sums))))
+    sums = [F.col(f"{name}_{index}") for name in HASH_COLUMNS for index in range(PARTS)]
+    return F.md5(F.concat_ws(":", *(total.cast("string") for total in (F.col(ROW_COUNT), *sums))))
 
 
 def content_fingerprint(frame: DataFrame, fields: Sequence[StructField]) -> tuple[int, str]:
     """Return the number of rows, and a text that is the same for the same rows in any order."""
-    hashed, sums = content_sums(frame, fields)
-    rows, *totals = hashed.agg(*sums).collect()[0]
+    rows_with_hashes, sums = content_sums(frame, fields)
+    rows, *totals = rows_with_hashes.agg(*sums).collect()[0]
     return rows, ":".join(str(total or 0) for total in totals)
 
 
@@ -112,8 +118,8 @@ def _with_presence(value: Column, of: DataType) -> tuple[Column, Column]:
 
 
 def _named_presence(value: Column, of: DataType) -> tuple[Column, Column]:
-    is_null, what = _with_presence(value, of)
-    return is_null.alias("is_null"), what.alias("v")
+    is_null, canonical = _with_presence(value, of)
+    return is_null.alias("is_null"), canonical.alias("v")
 
 
 SURPLUS_COLUMN, PLACE_COLUMN = "__ondatra_surplus", "__ondatra_place"
@@ -129,13 +135,13 @@ class RowDifference(NamedTuple):
 def row_difference(ours: DataFrame, theirs: DataFrame, fields: Sequence[StructField]) -> RowDifference:
     """Return the rows that each side has too many, compared by `fields`. Both sides are read twice."""
     left, right = _with_hashes(ours, fields), _with_hashes(theirs, fields)
-    signed = left.select(*HASH_COLUMNS, F.lit(1).alias(SURPLUS_COLUMN)).unionAll(
+    signed_rows = left.select(*HASH_COLUMNS, F.lit(1).alias(SURPLUS_COLUMN)).unionAll(
         right.select(*HASH_COLUMNS, F.lit(-1).alias(SURPLUS_COLUMN))
     )
-    surplus = signed.groupBy(*HASH_COLUMNS).agg(F.sum(SURPLUS_COLUMN).alias(SURPLUS_COLUMN))
+    surplus_counts = signed_rows.groupBy(*HASH_COLUMNS).agg(F.sum(SURPLUS_COLUMN).alias(SURPLUS_COLUMN))
     return RowDifference(
-        _surplus_rows(left, surplus.where(F.col(SURPLUS_COLUMN) > 0)),
-        _surplus_rows(right, surplus.where(F.col(SURPLUS_COLUMN) < 0)),
+        _surplus_rows(left, surplus_counts.where(F.col(SURPLUS_COLUMN) > 0)),
+        _surplus_rows(right, surplus_counts.where(F.col(SURPLUS_COLUMN) < 0)),
     )
 
 
@@ -145,8 +151,8 @@ def _with_hashes(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
 
 def _surplus_rows(rows: DataFrame, surplus: DataFrame) -> DataFrame:
     """Return as many of the equal rows as are too many."""
-    equal = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
-    candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(equal))
+    hash_window = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
+    candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(hash_window))
     return candidates.where(F.col(PLACE_COLUMN) <= F.abs(SURPLUS_COLUMN)).drop(
         *HASH_COLUMNS, SURPLUS_COLUMN, PLACE_COLUMN
     )

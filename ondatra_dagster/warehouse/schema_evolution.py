@@ -96,25 +96,25 @@ def plan_column_changes(
 
     Raises WarehouseError for a column that would have to be cast, unless `converts` is set.
     """
-    ours = {field.name.casefold(): field for field in table}
-    theirs = {field.name.casefold(): field for field in query}
-    widened = []
-    retyped = []
-    for name in ours.keys() & theirs.keys():
-        old, new = ours[name].dataType, theirs[name].dataType
+    table_fields = {field.name.casefold(): field for field in table}
+    query_fields = {field.name.casefold(): field for field in query}
+    widened_fields = []
+    retyped_fields = []
+    for name in table_fields.keys() & query_fields.keys():
+        old, new = table_fields[name].dataType, query_fields[name].dataType
         if is_assignable(new, into=old):
             continue
         if _may_widen(old, new):
-            widened.append(StructField(ours[name].name, new))
+            widened_fields.append(StructField(table_fields[name].name, new))
         else:
-            retyped.append((ours[name], StructField(ours[name].name, new)))
-    if retyped and not converts:
-        raise WarehouseError("; ".join(sorted(starmap(_type_change_message, retyped))))
+            retyped_fields.append((table_fields[name], StructField(table_fields[name].name, new)))
+    if retyped_fields and not converts:
+        raise WarehouseError("; ".join(sorted(starmap(_type_change_message, retyped_fields))))
     return ColumnChanges(
-        added_columns=tuple(field for field in query if field.name.casefold() not in ours),
-        dropped_columns=tuple(field.name for field in table if field.name.casefold() not in theirs),
-        widened_columns=tuple(sorted(widened, key=lambda field: field.name)),
-        retyped_columns=tuple(sorted((new for _, new in retyped), key=lambda field: field.name)),
+        added_columns=tuple(field for field in query if field.name.casefold() not in table_fields),
+        dropped_columns=tuple(field.name for field in table if field.name.casefold() not in query_fields),
+        widened_columns=tuple(sorted(widened_fields, key=lambda field: field.name)),
+        retyped_columns=tuple(sorted((new for _, new in retyped_fields), key=lambda field: field.name)),
     )
 
 
@@ -163,11 +163,11 @@ def _column_problems(field: StructField) -> Iterator[str]:
         yield f"column {field.name!r} can't be a model's: rename it with AS"
     if "`" in field.name:  # Delta's MERGE splits the name there
         yield f"column {field.name!r} has a backtick in its name, which a table can't have: rename it with AS"
-    for part in _plain_types(field.dataType):
-        written = part.simpleString()
-        word = re.split(r"[ (]", written)[0]
-        if word in UNSUPPORTED_TYPES:
-            yield f"column {field.name!r} is of type {written}, which a table can't have; {UNSUPPORTED_TYPES[word]}"
+    for plain_type in _plain_types(field.dataType):
+        type_name = plain_type.simpleString()
+        prefix = re.split(r"[ (]", type_name)[0]
+        if prefix in UNSUPPORTED_TYPES:
+            yield f"column {field.name!r} is of type {type_name}, which a table can't have; {UNSUPPORTED_TYPES[prefix]}"
 
 
 def _plain_types(of: DataType) -> Iterator[DataType]:
@@ -199,14 +199,14 @@ class TableAlterer:
     def finish_interrupted_casts(self) -> bool:
         """Finish or undo the casts that a killed run has begun. Return whether there were any."""
         names = {name.casefold(): name for name in self._column_names()}
-        begun = [name for name in names.values() if name.startswith(CAST_PREFIX)]
-        for name in begun:
-            final = name.removeprefix(CAST_PREFIX)
-            if final.casefold() in names:  # the old column is still there, and all of its values
+        cast_columns = [name for name in names.values() if name.startswith(CAST_PREFIX)]
+        for name in cast_columns:
+            final_name = name.removeprefix(CAST_PREFIX)
+            if final_name.casefold() in names:  # the old column is still there, and all of its values
                 self._run_alter(f"drop columns ({quote_name(name)})")
             else:
-                self._run_alter(f"rename column {quote_name(name)} to {quote_name(final)}")
-        return bool(begun)
+                self._run_alter(f"rename column {quote_name(name)} to {quote_name(final_name)}")
+        return bool(cast_columns)
 
     def prepare_conversion(self, own_columns: Mapping[str, str], first_values: Mapping[str, str]) -> None:
         """Prepare the table for another kind or key. If the run is killed here, its kind and key are unchanged.
@@ -214,17 +214,17 @@ class TableAlterer:
         The hashes that its rows hold for the old kind are marked as stale: the new kind can't use them.
         """
         self.set_properties({STALE_HASHES: "true"})
-        there = {name.casefold() for name in self._column_names()}
-        missing = {name: of for name, of in own_columns.items() if name.casefold() not in there}
-        if missing:
-            added = ", ".join(f"{quote_name(name)} {of}" for name, of in missing.items())
-            self._run_alter(f"add columns ({added})")
+        existing_names = {name.casefold() for name in self._column_names()}
+        missing_types = {name: type_ for name, type_ in own_columns.items() if name.casefold() not in existing_names}
+        if missing_types:
+            column_list = ", ".join(f"{quote_name(name)} {type_}" for name, type_ in missing_types.items())
+            self._run_alter(f"add columns ({column_list})")
         if first_values:
             state = read_table_state(self._path)
             version = (state.version_offset + state.log_version if state else 0) + 1
             values = ", ".join(f"{quote_name(n)} = {v.format(version=version)}" for n, v in first_values.items())
-            unset = " and ".join(f"{quote_name(name)} is null" for name in first_values)
-            self._session.sql(f"update {self._table} set {values} where {unset}").collect()
+            is_unset = " and ".join(f"{quote_name(name)} is null" for name in first_values)
+            self._session.sql(f"update {self._table} set {values} where {is_unset}").collect()
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set the table's properties; its other properties stay."""
@@ -239,8 +239,10 @@ class TableAlterer:
         if change.changes_hashes:
             self.set_properties({STALE_HASHES: "true", "delta.enableTypeWidening": "true"})
         if change.added_columns:
-            added = ", ".join(f"{quote_name(field.name)} {ddl_type(field.dataType)}" for field in change.added_columns)
-            self._run_alter(f"add columns ({added})")
+            column_list = ", ".join(
+                f"{quote_name(field.name)} {ddl_type(field.dataType)}" for field in change.added_columns
+            )
+            self._run_alter(f"add columns ({column_list})")
         for field in change.widened_columns:
             self._run_alter(f"alter column {quote_name(field.name)} type {ddl_type(field.dataType)}")
         if change.dropped_columns:
@@ -250,12 +252,16 @@ class TableAlterer:
 
     def _cast_column(self, field: StructField) -> None:
         """Give a column another type. Values that can't be cast become null."""
-        old, new, of = quote_name(field.name), quote_name(CAST_PREFIX + field.name), ddl_type(field.dataType)
-        self._run_alter(f"add columns ({new} {of})")
-        if self._is_castable(old, of):
-            self._session.sql(f"update {self._table} set {new} = try_cast({old} as {of})").collect()
-        self._run_alter(f"drop columns ({old})")
-        self._run_alter(f"rename column {new} to {old}")
+        old_name, new_name, type_ = (
+            quote_name(field.name),
+            quote_name(CAST_PREFIX + field.name),
+            ddl_type(field.dataType),
+        )
+        self._run_alter(f"add columns ({new_name} {type_})")
+        if self._is_castable(old_name, type_):
+            self._session.sql(f"update {self._table} set {new_name} = try_cast({old_name} as {type_})").collect()
+        self._run_alter(f"drop columns ({old_name})")
+        self._run_alter(f"rename column {new_name} to {old_name}")
 
     def _is_castable(self, column: str, of: str) -> bool:
         with contextlib.suppress(AnalysisException):

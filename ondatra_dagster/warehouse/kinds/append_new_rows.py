@@ -13,18 +13,18 @@ ORDER_COLUMN = "__ondatra_order"
 def write_append(work: WriteRequest) -> WriteResult:
     """Insert every row that the query gives now and didn't give before, in one commit."""
     # computed only if it is needed, and then once
-    now = _with_order(work.rows, work).persist()
-    new = _new_rows(now, work).persist()
+    query_rows = _with_order(work.rows, work).persist()
+    new_rows = _new_rows(query_rows, work).persist()
     try:
-        inserted = new.count()
-        work.check_before_commit(lambda: _rows_after(new, work.target))
+        inserted = new_rows.count()
+        work.check_before_commit(lambda: _rows_after(new_rows, work.target))
         rows = count_existing_rows(work.target) + inserted
         if inserted:
-            work.target.append(sort_by_order(new), work.commit_note(rows=rows))
+            work.target.append(sort_by_order(new_rows), work.commit_note(rows=rows))
         return WriteResult(inserted=inserted, rows=rows)
     finally:
-        new.unpersist()
-        now.unpersist()
+        new_rows.unpersist()
+        query_rows.unpersist()
 
 
 def _new_rows(now: DataFrame, work: WriteRequest) -> DataFrame:
@@ -35,10 +35,12 @@ def _new_rows(now: DataFrame, work: WriteRequest) -> DataFrame:
     if work.is_full:
         return row_difference(now, work.target.rows, fields).only_left
     if changes := work.previous_results.changes():
-        came = _with_order(changes.added_rows, work)
-        return row_difference(came, changes.removed_rows, fields).only_left if changes.removed_rows else came
-    then = work.previous_results.rows()
-    return row_difference(now, work.target.rows if then is None else then, fields).only_left
+        added_rows = _with_order(changes.added_rows, work)
+        return (
+            row_difference(added_rows, changes.removed_rows, fields).only_left if changes.removed_rows else added_rows
+        )
+    previous_rows = work.previous_results.rows()
+    return row_difference(now, work.target.rows if previous_rows is None else previous_rows, fields).only_left
 
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:

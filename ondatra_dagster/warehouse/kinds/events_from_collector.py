@@ -26,21 +26,23 @@ MAX_INVALID_SAMPLES = 20  # invalid events that are shown
 
 def write_events(work: WriteRequest) -> WriteResult:
     """Append the waiting events in the order of their arrival, with one commit per batch."""
-    rows = there = count_existing_rows(work.target)
-    misfits, some = 0, list[InvalidEvent]()
-    is_judged = False
+    rows = rows_before = count_existing_rows(work.target)
+    invalid_count, samples = 0, list[InvalidEvent]()
+    is_checked = False
     if work.events:
         numbering = work.events.sequence_id
-        for portion in work.events.read_batches(read_last_transaction(work.target.path, numbering)):
-            rows += len(portion.rows)
-            misfits += len(portion.invalid_events)
-            some += portion.invalid_events[: MAX_INVALID_SAMPLES - len(some)]
-            _append_batch(work, portion, Transaction(numbering, portion.last_number), rows=rows)
-            is_judged = True
-    if not is_judged:  # the checks run even without new events
+        for batch in work.events.read_batches(read_last_transaction(work.target.path, numbering)):
+            rows += len(batch.rows)
+            invalid_count += len(batch.invalid_events)
+            samples += batch.invalid_events[: MAX_INVALID_SAMPLES - len(samples)]
+            _append_batch(work, batch, Transaction(numbering, batch.last_number), rows=rows)
+            is_checked = True
+    if not is_checked:  # the checks run even without new events
         work.check_rows(work.rows)
         work.check_before_commit(lambda: work.target.rows)
-    return WriteResult(inserted=rows - there, rows=rows, invalid_event_count=misfits, invalid_event_samples=some)
+    return WriteResult(
+        inserted=rows - rows_before, rows=rows, invalid_event_count=invalid_count, invalid_event_samples=samples
+    )
 
 
 def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transaction, *, rows: int) -> None:
@@ -51,18 +53,18 @@ def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transact
         work.check_before_commit(lambda: _rows_after(frame, work.target))
         note = work.commit_note(rows=rows)
         write_invalid_events(work.target, portion.invalid_events, note, transaction)
-        named = {name.casefold(): name for name in frame.columns}
-        spelled = {named[field.name.casefold()]: field.name for field in work.target.fields}
-        work.target.append(sort_by_order(frame).withColumnsRenamed(spelled), note, transaction=transaction)
+        query_names = {name.casefold(): name for name in frame.columns}
+        table_names = {query_names[field.name.casefold()]: field.name for field in work.target.fields}
+        work.target.append(sort_by_order(frame).withColumnsRenamed(table_names), note, transaction=transaction)
     finally:
         frame.unpersist()
 
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
     """Return all rows of the table as they will be after the write."""
-    there = target.session.read.format("delta").load(target.path)  # including the rows that this run has written
+    table_rows = target.session.read.format("delta").load(target.path)  # including the rows that this run has written
     names: Sequence[str] = [*(field.name for field in target.fields), EXTRA_COLUMN]
-    return there.select(*names).unionByName(new.select(*names))
+    return table_rows.select(*names).unionByName(new.select(*names))
 
 
 INVALID_EVENTS_SPEC = TableSpec(kind="misfits", key_columns=())
@@ -75,15 +77,15 @@ def write_invalid_events(
     if not misfits:
         return
     path = invalid_table_path(table.path)
-    aside = open_target(table.session, path, INVALID_EVENT_SCHEMA.fields, INVALID_EVENTS_SPEC, converts=True)
-    there = read_last_transaction(path, transaction.sequence_id) or 0
-    new = [misfit for misfit in misfits if misfit.number > there]
-    if new:
-        told = dataclasses.replace(note, rows=count_existing_rows(aside) + len(new))
-        columns = [[getattr(misfit, name) for misfit in new] for name in INVALID_EVENT_SCHEMA.names]
+    invalid_table = open_target(table.session, path, INVALID_EVENT_SCHEMA.fields, INVALID_EVENTS_SPEC, converts=True)
+    last_number = read_last_transaction(path, transaction.sequence_id) or 0
+    new_events = [misfit for misfit in misfits if misfit.number > last_number]
+    if new_events:
+        note_with_rows = dataclasses.replace(note, rows=count_existing_rows(invalid_table) + len(new_events))
+        columns = [[getattr(misfit, name) for misfit in new_events] for name in INVALID_EVENT_SCHEMA.names]
         frame = _create_frame(table.session, INVALID_EVENT_SCHEMA, columns)
-        aside.append(frame, told, transaction=transaction)
-    aside.finish_conversion()
+        invalid_table.append(frame, note_with_rows, transaction=transaction)
+    invalid_table.finish_conversion()
 
 
 EXTRA_COLUMN = "_extra"
@@ -102,12 +104,12 @@ def event_frame(session: SparkSession, columns: StructType, rows: Sequence[Event
     schema = StructType(
         [*columns.fields, StructField(EXTRA_COLUMN, StringType()), StructField(ORDER_COLUMN, LongType())]
     )
-    values = [[row[place] for row in rows] for place in range(len(columns.fields) + 1)]
+    values = [[row[index] for row in rows] for index in range(len(columns.fields) + 1)]
     return _create_frame(session, schema, [*values, range(len(rows))])
 
 
 def _create_frame(session: SparkSession, schema: StructType, columns: Sequence[Sequence[Any]]) -> DataFrame:
     # from Arrow even if there are no rows: for an empty list, Spark would start a Python process
     arrow = to_arrow_schema(schema, timezone="UTC")  # the time zone of all sessions
-    arrays = [pa.array(values, of.type) for values, of in zip(columns, arrow, strict=True)]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, arrow, strict=True)]
     return session.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)

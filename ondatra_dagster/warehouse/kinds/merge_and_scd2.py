@@ -23,27 +23,30 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 
 def write_merge(work: WriteRequest) -> WriteResult:
     """Insert the rows whose key is new, and update those that differ, in one commit at most."""
-    found = _compare_keys(work, work.target.rows, finds_gone=False)
+    comparison = _compare_keys(work, work.target.rows, finds_gone=False)
     try:
-        work.check_before_commit(lambda: found.rows_after(work.target.rows, work.target))
-        work.write_invalid_rows(found.invalid_rows, found.invalid_counts)
-        told = work.commit_note(rows=count_existing_rows(work.target) + found.new_count - found.deleted_count)
-        if found.changed_count or found.deleted_count:
-            work.target.merge(found.rows_to_write, told, inserts=found.new_count > 0)
-        elif found.new_count:
-            work.target.append(found.rows_to_write.drop(ROWID_COLUMN, DELETE_FLAG), told)
+        work.check_before_commit(lambda: comparison.rows_after(work.target.rows, work.target))
+        work.write_invalid_rows(comparison.invalid_rows, comparison.invalid_counts)
+        note = work.commit_note(rows=count_existing_rows(work.target) + comparison.new_count - comparison.deleted_count)
+        if comparison.changed_count or comparison.deleted_count:
+            work.target.merge(comparison.rows_to_write, note, inserts=comparison.new_count > 0)
+        elif comparison.new_count:
+            work.target.append(comparison.rows_to_write.drop(ROWID_COLUMN, DELETE_FLAG), note)
         return WriteResult(
-            inserted=found.new_count, updated=found.changed_count, deleted=found.deleted_count, rows=told.rows or 0
+            inserted=comparison.new_count,
+            updated=comparison.changed_count,
+            deleted=comparison.deleted_count,
+            rows=note.rows or 0,
         )
     finally:
-        found.release()
+        comparison.release()
 
 
 def _compare_keys(work: WriteRequest, old: DataFrame, *, finds_gone: bool) -> KeyComparison:
     """Compare the query's rows with the table's current ones. At a full refresh, a key may have several of these."""
     if work.is_full:
-        with split_duplicate_keys(old, work.rows, work.target) as (standing, others):
-            return compare_by_key(work.rows, standing, work.target, finds_gone=True, surplus=others)
+        with split_duplicate_keys(old, work.rows, work.target) as (kept_rows, surplus_rows):
+            return compare_by_key(work.rows, kept_rows, work.target, finds_gone=True, surplus=surplus_rows)
     return compare_by_key(work.rows, None if work.target.is_empty else old, work.target, finds_gone=finds_gone)
 
 
@@ -53,22 +56,25 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 def write_scd2(work: WriteRequest) -> WriteResult:
     """Close every version that the query no longer gives, and insert every new one, in one commit at most."""
     target = work.target
-    found = _compare_keys(work, current_version_rows(target.rows), finds_gone=True)
+    comparison = _compare_keys(work, current_version_rows(target.rows), finds_gone=True)
     try:
         snapshot = target.next_version
-        work.check_before_commit(lambda: _versions_after(found.rows_to_write, target, snapshot))
-        work.write_invalid_rows(found.invalid_rows, found.invalid_counts)
-        opened, closed = found.new_count + found.changed_count, found.changed_count + found.deleted_count
-        told = work.commit_note(rows=count_existing_rows(target) + opened)
-        if closed:
-            target.merge(_changed_versions(found.rows_to_write, snapshot), told, updates=(VALID_TO, IS_CURRENT))
-        elif opened:
-            target.append(_new_versions(found.rows_to_write, snapshot), told)
-        if opened or closed:
+        work.check_before_commit(lambda: _versions_after(comparison.rows_to_write, target, snapshot))
+        work.write_invalid_rows(comparison.invalid_rows, comparison.invalid_counts)
+        opened_count, closed_count = (
+            comparison.new_count + comparison.changed_count,
+            comparison.changed_count + comparison.deleted_count,
+        )
+        note = work.commit_note(rows=count_existing_rows(target) + opened_count)
+        if closed_count:
+            target.merge(_changed_versions(comparison.rows_to_write, snapshot), note, updates=(VALID_TO, IS_CURRENT))
+        elif opened_count:
+            target.append(_new_versions(comparison.rows_to_write, snapshot), note)
+        if opened_count or closed_count:
             _check_snapshot(work, snapshot)
-        return WriteResult(inserted=opened, updated=closed, rows=told.rows or 0)
+        return WriteResult(inserted=opened_count, updated=closed_count, rows=note.rows or 0)
     finally:
-        found.release()
+        comparison.release()
 
 
 def current_version_rows(rows: DataFrame) -> DataFrame:
@@ -78,25 +84,25 @@ def current_version_rows(rows: DataFrame) -> DataFrame:
 
 def _new_versions(found: DataFrame, snapshot: int) -> DataFrame:
     """Return the versions that begin now."""
-    begins = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
-    return found.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(begins)
+    start_values = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
+    return found.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(start_values)
 
 
 def _changed_versions(found: DataFrame, snapshot: int) -> DataFrame:
     """Return the versions that begin now, and the rowids of those that end now."""
-    ends = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
-    ended = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN).withColumns(ends)
-    return _new_versions(found, snapshot).unionByName(ended, allowMissingColumns=True)
+    end_values = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
+    ended_rows = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN).withColumns(end_values)
+    return _new_versions(found, snapshot).unionByName(ended_rows, allowMissingColumns=True)
 
 
 def _versions_after(found: DataFrame, target: TargetTable, snapshot: int) -> DataFrame:
     """Return all versions as they will be after the write."""
-    ends = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
-    ended = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN)
-    others = target.rows.join(ended, ROWID_COLUMN, "left_anti")
-    closed = target.rows.join(ended, ROWID_COLUMN, "left_semi").withColumns(ends)
-    opened = _new_versions(found, snapshot)
-    return others.unionByName(closed).drop(ROWID_COLUMN).unionByName(opened)
+    end_values = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
+    ended_rows = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN)
+    unchanged_versions = target.rows.join(ended_rows, ROWID_COLUMN, "left_anti")
+    closed_versions = target.rows.join(ended_rows, ROWID_COLUMN, "left_semi").withColumns(end_values)
+    new_versions = _new_versions(found, snapshot)
+    return unchanged_versions.unionByName(closed_versions).drop(ROWID_COLUMN).unionByName(new_versions)
 
 
 def _version_literal(number: int | None) -> Column:

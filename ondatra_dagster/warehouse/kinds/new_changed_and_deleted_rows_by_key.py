@@ -39,9 +39,9 @@ def split_duplicate_keys(
     given.persist()
     try:
         check_duplicate_keys(given, rows, names)
-        numbered = _number_rows_by_key(rows, given, target)
+        numbered_rows = _number_rows_by_key(rows, given, target)
         is_first = (F.col(NUMBER_COLUMN) == 1) & ~has_null_key(names)
-        yield numbered.where(is_first).drop(NUMBER_COLUMN), numbered.where(~is_first).drop(NUMBER_COLUMN)
+        yield numbered_rows.where(is_first).drop(NUMBER_COLUMN), numbered_rows.where(~is_first).drop(NUMBER_COLUMN)
     finally:
         given.unpersist()
 
@@ -50,15 +50,15 @@ def check_duplicate_keys(given: DataFrame, there: DataFrame, names: Sequence[str
     """Raise WarehouseError if a key has several rows on both sides: the row to keep is unknown then."""
     if not _have_same_key_types(given, there, names):
         return
-    ours, theirs = (_count_keys(rows, names).where(F.col(TIMES_COLUMN) > 1) for rows in (given, there))
-    found = ours.alias("s").join(theirs.alias("t"), _is_same_key(names), "left_semi")
+    query_keys, table_keys = (_count_keys(rows, names).where(F.col(TIMES_COLUMN) > 1) for rows in (given, there))
+    common_keys = query_keys.alias("s").join(table_keys.alias("t"), _is_same_key(names), "left_semi")
     keys = [column_of(name).cast("string") for name in names]
-    some = found.select(*keys).sort(*keys).limit(MAX_NAMED_KEYS + 1).collect()
-    if some:
-        told = ", ".join("/".join(map(str, key)) for key in some[:MAX_NAMED_KEYS])
-        more = " and others" if len(some) > MAX_NAMED_KEYS else ""
+    sample = common_keys.select(*keys).sort(*keys).limit(MAX_NAMED_KEYS + 1).collect()
+    if sample:
+        key_list = ", ".join("/".join(map(str, key)) for key in sample[:MAX_NAMED_KEYS])
+        ending = " and others" if len(sample) > MAX_NAMED_KEYS else ""
         raise WarehouseError(
-            f"keys that the table has more than once come more than once in the query too: {told}{more} of"
+            f"keys that the table has more than once come more than once in the query too: {key_list}{ending} of"
             f" {', '.join(names)}; which row is to stay, only the query can say: let it give one row a key"
         )
 
@@ -71,11 +71,11 @@ def has_null_key(names: Sequence[str], table: str | None = None) -> Column:
 def _number_rows_by_key(rows: DataFrame, given: DataFrame, target: TargetTable) -> DataFrame:
     """Number the rows of each key: first those that the query gives, then by age."""
     names = target.key_columns
-    is_same = _is_same_key(names) & same_rows(target.fields, "s", "t")
-    equal = rows.alias("t").join(given.alias("s"), is_same, "left_semi")
-    marked = rows.join(equal.select(ROWID_COLUMN, F.lit(True).alias(IN_QUERY_COLUMN)), ROWID_COLUMN, "left")
-    in_turn = Window.partitionBy(*map(column_of, names)).orderBy(F.col(IN_QUERY_COLUMN).isNull(), ROWID_COLUMN)
-    return marked.withColumn(NUMBER_COLUMN, F.row_number().over(in_turn)).drop(IN_QUERY_COLUMN)
+    is_same_row = _is_same_key(names) & same_rows(target.fields, "s", "t")
+    equal_rows = rows.alias("t").join(given.alias("s"), is_same_row, "left_semi")
+    marked_rows = rows.join(equal_rows.select(ROWID_COLUMN, F.lit(True).alias(IN_QUERY_COLUMN)), ROWID_COLUMN, "left")
+    key_window = Window.partitionBy(*map(column_of, names)).orderBy(F.col(IN_QUERY_COLUMN).isNull(), ROWID_COLUMN)
+    return marked_rows.withColumn(NUMBER_COLUMN, F.row_number().over(key_window)).drop(IN_QUERY_COLUMN)
 
 
 def _count_keys(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -88,9 +88,13 @@ def _is_same_key(names: Sequence[str]) -> Column:
 
 def _have_same_key_types(given: DataFrame, there: DataFrame, names: Sequence[str]) -> bool:
     """Return whether both have the key's columns, with the same types."""
-    types = [{field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (given, there)]
-    ours, theirs = ([of.get(name.casefold()) for name in names] for of in types)
-    return ours == theirs
+    types_of_both = [
+        {field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (given, there)
+    ]
+    query_types, table_types = (
+        [types_by_name.get(name.casefold()) for name in names] for types_by_name in types_of_both
+    )
+    return query_types == table_types
 
 
 NULL_KEY, DUPLICATE_KEY = "NULL", "DUPLICATE"
@@ -117,9 +121,9 @@ class KeyComparison:
 
     def rows_after(self, rows: DataFrame, target: TargetTable) -> DataFrame:
         """Return all rows of the table as they will be after the write: those that change, and the others."""
-        kept = rows.join(self.rows_to_write.select(ROWID_COLUMN), ROWID_COLUMN, "left_anti")
-        written = self.rows_to_write.where(~F.col(DELETE_FLAG))
-        return target.select_fields(kept).unionByName(target.select_fields(written))
+        unchanged_rows = rows.join(self.rows_to_write.select(ROWID_COLUMN), ROWID_COLUMN, "left_anti")
+        written_rows = self.rows_to_write.where(~F.col(DELETE_FLAG))
+        return target.select_fields(unchanged_rows).unionByName(target.select_fields(written_rows))
 
     def release(self) -> None:
         self._rows.unpersist()
@@ -133,43 +137,45 @@ def compare_by_key(
     With `finds_gone`, a key that the query no longer gives is deleted. A key whose rows are invalid is unchanged.
     `surplus` are rows of the table that are deleted in any case.
     """
-    reasoned = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
+    rows_with_reason = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
     if old is None:
-        found = reasoned.withColumns({ROWID_COLUMN: F.lit(None).cast("bigint"), DELETE_FLAG: F.lit(False)})
+        differences = rows_with_reason.withColumns(
+            {ROWID_COLUMN: F.lit(None).cast("bigint"), DELETE_FLAG: F.lit(False)}
+        )
     else:
-        found = _differing_rows(reasoned, old, target, "full_outer" if finds_gone else "left")
+        differences = _differing_rows(rows_with_reason, old, target, "full_outer" if finds_gone else "left")
     if surplus:
-        goes = surplus.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG))
-        found = found.unionByName(goes, allowMissingColumns=True)
-    found.persist()
-    counts = found.groupBy(REASON_COLUMN, F.isnull(ROWID_COLUMN).alias("is_new"), DELETE_FLAG).count().collect()
-    valid = {(row["is_new"], row[DELETE_FLAG]): row["count"] for row in counts if not row[REASON_COLUMN]}
-    invalid: Counter[str] = Counter()
+        deleted_rows = surplus.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG))
+        differences = differences.unionByName(deleted_rows, allowMissingColumns=True)
+    differences.persist()
+    counts = differences.groupBy(REASON_COLUMN, F.isnull(ROWID_COLUMN).alias("is_new"), DELETE_FLAG).count().collect()
+    valid_counts = {(row["is_new"], row[DELETE_FLAG]): row["count"] for row in counts if not row[REASON_COLUMN]}
+    invalid_counts: Counter[str] = Counter()
     for row in counts:
         if row[REASON_COLUMN]:
-            invalid[row[REASON_COLUMN]] += row["count"]
+            invalid_counts[row[REASON_COLUMN]] += row["count"]
     return KeyComparison(
-        _rows=found,
-        invalid_counts=invalid,
-        new_count=valid.get((True, False), 0),
-        changed_count=valid.get((False, False), 0),
-        deleted_count=valid.get((False, True), 0),
+        _rows=differences,
+        invalid_counts=invalid_counts,
+        new_count=valid_counts.get((True, False), 0),
+        changed_count=valid_counts.get((False, False), 0),
+        deleted_count=valid_counts.get((False, True), 0),
     )
 
 
 def _differing_rows(reasoned: DataFrame, old: DataFrame, target: TargetTable, join: str) -> DataFrame:
     """Return the invalid rows, the rows to write with the rowid of the row that they change, and the rows to delete."""
     # not null-safe: no row with a null in its key is written, and this way Spark reads both sides once less
-    given = reasoned.withColumn(IN_QUERY_COLUMN, F.lit(True))
-    joined = given.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
-    is_given = column_of(IN_QUERY_COLUMN).isNotNull()
+    query_rows = reasoned.withColumn(IN_QUERY_COLUMN, F.lit(True))
+    joined_rows = query_rows.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
+    is_in_query = column_of(IN_QUERY_COLUMN).isNotNull()
     differs = column_of(ROWID_COLUMN, "t").isNull() | ~same_rows(target.fields, "s", "t")
-    goes = ~is_given & ~has_null_key(target.key_columns, "t")
-    found = joined.where(goes | (is_given & (column_of(REASON_COLUMN).isNotNull() | differs)))
-    return found.select("s.*", f"t.{ROWID_COLUMN}", (~is_given).alias(DELETE_FLAG)).drop(IN_QUERY_COLUMN)
+    is_deleted = ~is_in_query & ~has_null_key(target.key_columns, "t")
+    differences = joined_rows.where(is_deleted | (is_in_query & (column_of(REASON_COLUMN).isNotNull() | differs)))
+    return differences.select("s.*", f"t.{ROWID_COLUMN}", (~is_in_query).alias(DELETE_FLAG)).drop(IN_QUERY_COLUMN)
 
 
 def _invalid_reason(target: TargetTable) -> Column:
     """Return why a row can't be written: its key contains a null, or comes more than once."""
-    times = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
-    return F.when(has_null_key(target.key_columns), F.lit(NULL_KEY)).when(times > 1, F.lit(DUPLICATE_KEY))
+    key_count = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
+    return F.when(has_null_key(target.key_columns), F.lit(NULL_KEY)).when(key_count > 1, F.lit(DUPLICATE_KEY))

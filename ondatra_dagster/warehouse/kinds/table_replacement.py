@@ -23,13 +23,13 @@ def write_table(work: WriteRequest) -> WriteResult:
         rows_before, content_before = _stored_fingerprint(target)
         if (rows, content) == (rows_before, content_before):
             return WriteResult(rows=rows)
-        told = work.commit_note(rows=rows, fingerprint=content)
+        note = work.commit_note(rows=rows, fingerprint=content)
         if work.is_full and not target.is_empty:
-            return write_difference(source, target, target.fields, told)
+            return write_difference(source, target, target.fields, note)
         if target.is_empty:
-            target.append(source, told)
+            target.append(source, note)
         else:
-            target.overwrite(source, told)
+            target.overwrite(source, note)
         return WriteResult(inserted=rows, deleted=rows_before, rows=rows)
     finally:
         source.unpersist()
@@ -47,9 +47,9 @@ def write_difference(
     source: DataFrame, target: TargetTable, fields: Sequence[StructField], note: CommitMetadata
 ) -> WriteResult:
     """Delete the rows that the query doesn't have, and insert those that the table doesn't have, in one commit."""
-    missing, extra = row_difference(source, target.rows, fields)
-    changes = missing.unionByName(
-        extra.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True
+    missing_rows, extra_rows = row_difference(source, target.rows, fields)
+    changes = missing_rows.unionByName(
+        extra_rows.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True
     ).persist()
     try:
         inserted, deleted = changes.agg(F.count_if(F.isnull(ROWID_COLUMN)), F.count(ROWID_COLUMN)).collect()[0]

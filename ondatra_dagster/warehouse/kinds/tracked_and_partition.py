@@ -44,37 +44,39 @@ class GroupComparison:
 
     def differing_groups(self) -> DataFrame:
         """Return each group that differs, with its new and old hash and number of rows; null if it isn't there."""
-        new = self._compute_hashes(self.query_rows)
+        new_hashes = self._compute_hashes(self.query_rows)
         if self.target.is_empty:
-            nothing = {OLD_HASH: F.lit(None).cast("string"), OLD_ROWS: F.lit(None).cast("bigint")}
-            return new.withColumns(nothing)
-        old = self._stored_hashes().withColumnsRenamed({CONTENT_HASH_COLUMN: OLD_HASH, ROW_COUNT: OLD_ROWS})
-        joined = new.alias("n").join(old.alias("o"), same_keys(self.key_names, "n", "o"), "full_outer")
+            old_nulls = {OLD_HASH: F.lit(None).cast("string"), OLD_ROWS: F.lit(None).cast("bigint")}
+            return new_hashes.withColumns(old_nulls)
+        old_hashes = self._stored_hashes().withColumnsRenamed({CONTENT_HASH_COLUMN: OLD_HASH, ROW_COUNT: OLD_ROWS})
+        joined_hashes = new_hashes.alias("n").join(
+            old_hashes.alias("o"), same_keys(self.key_names, "n", "o"), "full_outer"
+        )
         is_there = column_of(CONTENT_HASH_COLUMN).isNotNull()
         names = [
             F.when(is_there, column_of(name, "n")).otherwise(column_of(name, "o")).alias(name)
             for name in self.key_names
         ]
         differs = ~column_of(CONTENT_HASH_COLUMN).eqNullSafe(column_of(OLD_HASH))
-        return joined.where(differs).select(*names, CONTENT_HASH_COLUMN, ROW_COUNT, OLD_HASH, OLD_ROWS)
+        return joined_hashes.where(differs).select(*names, CONTENT_HASH_COLUMN, ROW_COUNT, OLD_HASH, OLD_ROWS)
 
     def new_rows(self, groups: DataFrame) -> DataFrame:
         """Return the query's rows of these groups, with the hash of their group."""
-        is_same = same_keys(self.key_names, "s", "g")
-        joined = self.query_rows.alias("s").join(groups.alias("g"), is_same)
-        return joined.select("s.*", column_of(CONTENT_HASH_COLUMN, "g"))
+        is_same_group = same_keys(self.key_names, "s", "g")
+        joined_rows = self.query_rows.alias("s").join(groups.alias("g"), is_same_group)
+        return joined_rows.select("s.*", column_of(CONTENT_HASH_COLUMN, "g"))
 
     def old_rowids(self, groups: DataFrame) -> DataFrame:
         """Return the rowids of the table's rows of these groups, flagged for deletion."""
-        is_same = same_keys(self.key_names, "t", "g")
-        rowids = self.table_rows.alias("t").join(groups.alias("g"), is_same, "left_semi").select(ROWID_COLUMN)
+        is_same_group = same_keys(self.key_names, "t", "g")
+        rowids = self.table_rows.alias("t").join(groups.alias("g"), is_same_group, "left_semi").select(ROWID_COLUMN)
         return rowids.withColumn(DELETE_FLAG, F.lit(True))
 
     def rows_after(self, new: DataFrame, groups: DataFrame) -> DataFrame:
         """Return all rows as they will be after the write: those of the groups that change, and the others."""
-        is_same = same_keys(self.key_names, "t", "g")
-        kept = self.table_rows.alias("t").join(groups.alias("g"), is_same, "left_anti")
-        return self.target.select_fields(kept).unionByName(self.target.select_fields(new))
+        is_same_group = same_keys(self.key_names, "t", "g")
+        unchanged_rows = self.table_rows.alias("t").join(groups.alias("g"), is_same_group, "left_anti")
+        return self.target.select_fields(unchanged_rows).unionByName(self.target.select_fields(new))
 
     def _stored_hashes(self) -> DataFrame:
         """Return the hash of each group of the table: the stored one, or a new one if columns have changed since."""
@@ -84,9 +86,9 @@ class GroupComparison:
         return hashes.agg(F.max(CONTENT_HASH_COLUMN).alias(CONTENT_HASH_COLUMN), F.count(F.lit(1)).alias(ROW_COUNT))
 
     def _compute_hashes(self, rows: DataFrame) -> DataFrame:
-        hashed, sums = content_sums(rows, self.target.fields)
-        by_group = hashed.groupBy(*self._key_columns()).agg(*sums)
-        return by_group.select(*self._key_columns(), content_hash().alias(CONTENT_HASH_COLUMN), ROW_COUNT)
+        rows_with_hashes, sums = content_sums(rows, self.target.fields)
+        group_sums = rows_with_hashes.groupBy(*self._key_columns()).agg(*sums)
+        return group_sums.select(*self._key_columns(), content_hash().alias(CONTENT_HASH_COLUMN), ROW_COUNT)
 
     def _key_columns(self) -> list[Column]:
         return [column_of(name) for name in self.key_names]
@@ -98,26 +100,26 @@ def write_tracked(work: WriteRequest) -> WriteResult:
     source = work.rows.persist()
     groups = GroupComparison(query_rows=source, table_rows=target.rows, target=target, key_names=target.key_columns)
     # the rows without a key are also a group here, which the table never has
-    differing = groups.differing_groups().persist()
+    differing_groups = groups.differing_groups().persist()
     try:
         lacks_key = reduce(Column.__and__, [column_of(name).isNull() for name in target.key_columns])
-        inserted, deleted, invalid = _count_rows(differing, lacks_key)
-        new = groups.new_rows(differing.where(~lacks_key))
-        work.check_before_commit(lambda: groups.rows_after(new, differing))
-        aside = source.where(lacks_key).withColumn(REASON_COLUMN, F.lit(NULL_KEY))
-        work.write_invalid_rows(aside, {NULL_KEY: invalid} if invalid else {})
-        return _write_groups(work, groups, differing, new, (inserted, deleted))
+        inserted, deleted, invalid = _count_rows(differing_groups, lacks_key)
+        new_rows = groups.new_rows(differing_groups.where(~lacks_key))
+        work.check_before_commit(lambda: groups.rows_after(new_rows, differing_groups))
+        invalid_rows = source.where(lacks_key).withColumn(REASON_COLUMN, F.lit(NULL_KEY))
+        work.write_invalid_rows(invalid_rows, {NULL_KEY: invalid} if invalid else {})
+        return _write_groups(work, groups, differing_groups, new_rows, (inserted, deleted))
     finally:
-        differing.unpersist()
+        differing_groups.unpersist()
         source.unpersist()
 
 
 def _count_rows(groups: DataFrame, lacks_key: Column) -> tuple[int, int, int]:
     """Return how many rows are inserted, deleted and invalid."""
-    found = groups.agg(
+    totals = groups.agg(
         F.sum(F.when(~lacks_key, column_of(ROW_COUNT))), F.sum(OLD_ROWS), F.sum(F.when(lacks_key, column_of(ROW_COUNT)))
     ).collect()[0]
-    inserted, deleted, invalid = (int(number or 0) for number in found)
+    inserted, deleted, invalid = (int(number or 0) for number in totals)
     return inserted, deleted, invalid
 
 
@@ -126,22 +128,22 @@ def write_partitions(work: WriteRequest) -> WriteResult:
     target = work.target
     source = work.rows.withColumn(PARTITION_COLUMN, _partition_digest(target)).persist()
     # a key of another type has another digest, and so another folder than the existing rows
-    old = (
+    table_rows = (
         target.rows if target.has_valid_hashes else target.rows.withColumn(PARTITION_COLUMN, _partition_digest(target))
     )
-    groups = GroupComparison(query_rows=source, table_rows=old, target=target, key_names=[PARTITION_COLUMN])
-    differing = groups.differing_groups()
+    groups = GroupComparison(query_rows=source, table_rows=table_rows, target=target, key_names=[PARTITION_COLUMN])
+    differing_groups = groups.differing_groups()
     if not work.is_full:
-        differing = differing.where(column_of(CONTENT_HASH_COLUMN).isNotNull())
-    differing.persist()
+        differing_groups = differing_groups.where(column_of(CONTENT_HASH_COLUMN).isNotNull())
+    differing_groups.persist()
     try:
-        inserted, deleted, _ = _count_rows(differing, F.lit(False))
-        new = groups.new_rows(differing)
-        work.check_before_commit(lambda: groups.rows_after(new, differing))
-        overwrites = target.is_partitioned and target.has_valid_hashes and not work.is_full
-        return _write_groups(work, groups, differing, new, (inserted, deleted), overwrites=overwrites)
+        inserted, deleted, _ = _count_rows(differing_groups, F.lit(False))
+        new_rows = groups.new_rows(differing_groups)
+        work.check_before_commit(lambda: groups.rows_after(new_rows, differing_groups))
+        is_overwritable = target.is_partitioned and target.has_valid_hashes and not work.is_full
+        return _write_groups(work, groups, differing_groups, new_rows, (inserted, deleted), overwrites=is_overwritable)
     finally:
-        differing.unpersist()
+        differing_groups.unpersist()
         source.unpersist()
 
 
@@ -156,14 +158,14 @@ def _write_groups(
 ) -> WriteResult:
     """Write the new rows of the groups that differ, in place of the old ones; `counts` are inserted and deleted."""
     (inserted, deleted), target = counts, work.target
-    told = work.commit_note(rows=count_existing_rows(target) + inserted - deleted)
+    note = work.commit_note(rows=count_existing_rows(target) + inserted - deleted)
     if deleted and overwrites:
-        target.overwrite_partitions(new, told)
+        target.overwrite_partitions(new, note)
     elif deleted:  # also groups without new rows, which an overwrite would keep
-        target.merge(new.unionByName(groups.old_rowids(differing), allowMissingColumns=True), told)
+        target.merge(new.unionByName(groups.old_rowids(differing), allowMissingColumns=True), note)
     elif inserted:
-        target.append(new, told)
-    return WriteResult(inserted=inserted, deleted=deleted, rows=told.rows or 0)
+        target.append(new, note)
+    return WriteResult(inserted=inserted, deleted=deleted, rows=note.rows or 0)
 
 
 def _partition_digest(target: TargetTable) -> Column:

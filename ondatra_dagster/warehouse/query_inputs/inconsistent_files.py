@@ -68,10 +68,10 @@ def differing_columns_problem(settings: Settings, source: Input) -> str | None:
     ):
         return None
     files = _read_footers(settings, source, address)
-    first = next(files, None)
-    if first is None:
+    first_file = next(files, None)
+    if first_file is None:
         return None
-    differences = (difference for other in files if (difference := _first_difference(first, other)))
+    differences = (difference for other_file in files if (difference := _first_difference(first_file, other_file)))
     return next(differences, None)
 
 
@@ -88,14 +88,14 @@ def missing_columns_problem(settings: Settings, source: FileInput, names: Sequen
 
 
 def _first_difference(first: _ParquetColumns, other: _ParquetColumns) -> str | None:
-    for one, two in ((first, other), (other, first)):
-        if missing := sorted(one.columns.keys() - two.columns.keys()):
-            name = one.columns[missing[0]][0]
-            return f"{two.name} has no column {name!r}, which {one.name} has; {MERGE_REMEDY}"
-    for key, (name, of) in first.columns.items():
-        if other.columns[key][1] != of:
+    for file, other_file in ((first, other), (other, first)):
+        if missing_columns := sorted(file.columns.keys() - other_file.columns.keys()):
+            name = file.columns[missing_columns[0]][0]
+            return f"{other_file.name} has no column {name!r}, which {file.name} has; {MERGE_REMEDY}"
+    for key, (name, type_) in first.columns.items():
+        if other.columns[key][1] != type_:
             return (
-                f"column {name!r} is {of} in {first.name} and {other.columns[key][1]} in {other.name};"
+                f"column {name!r} is {type_} in {first.name} and {other.columns[key][1]} in {other.name};"
                 " write the files with one type, or read them as two inputs and CAST it"
             )
     return None
@@ -117,9 +117,13 @@ def _input_options(source: Input) -> Sequence[tuple[str, str]]:
 def _merges_schemas(settings: Settings, source: Input) -> bool:
     """Return whether the user wants one merged schema of all files, or only Spark knows which files those are."""
     options = _input_options(source)
-    of_all = settings.spark.conf.get(MERGE_SETTING, "")
-    merges = is_option_on(options, MERGE_OPTION) if option_value(options, MERGE_OPTION) else of_all.casefold() == "true"
-    return merges or any(option_value(options, each) for each in TIME_OPTIONS)
+    merge_setting = settings.spark.conf.get(MERGE_SETTING, "")
+    is_merged = (
+        is_option_on(options, MERGE_OPTION)
+        if option_value(options, MERGE_OPTION)
+        else merge_setting.casefold() == "true"
+    )
+    return is_merged or any(option_value(options, option) for option in TIME_OPTIONS)
 
 
 def _read_footers(settings: Settings, source: Input, address: str) -> Iterator[_ParquetColumns]:
@@ -145,18 +149,20 @@ def _read_footer(name: str, opened: OpenFile) -> _ParquetColumns | None:
 def _openers(settings: Settings, source: Input, address: str) -> Iterator[tuple[str, OpenFile]]:
     path = local_path(address)
     if path is not None:
-        whole = is_option_on(_input_options(source), "recursiveFileLookup")
+        is_recursive = is_option_on(_input_options(source), "recursiveFileLookup")
         for match in find_matching_paths(settings.root, str(path)):
             for file in sorted(walk_files(match)):
-                if _is_read_by_spark(file, match, is_recursive=whole) and _matches_name_filter(source, file.name):
-                    inside = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
-                    yield str(inside), functools.partial(file.open, "rb")
+                if _is_read_by_spark(file, match, is_recursive=is_recursive) and _matches_name_filter(
+                    source, file.name
+                ):
+                    shown_path = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
+                    yield str(shown_path), functools.partial(file.open, "rb")
     elif scheme_of(address) in S3_SCHEMES:
         store = open_s3_filesystem(settings.s3)
-        for each in list_objects(address, settings.s3):
-            name = each.path.rpartition("/")[2]
+        for object_state in list_objects(address, settings.s3):
+            name = object_state.path.rpartition("/")[2]
             if not name.startswith("_") and _matches_name_filter(source, name):
-                yield each.path, functools.partial(store.open_input_file, each.path)
+                yield object_state.path, functools.partial(store.open_input_file, object_state.path)
 
 
 def _is_read_by_spark(file: Path, match: Path, *, is_recursive: bool) -> bool:
@@ -166,16 +172,16 @@ def _is_read_by_spark(file: Path, match: Path, *, is_recursive: bool) -> bool:
 
 
 def _matches_name_filter(source: Input, name: str) -> bool:
-    written = option_value(_input_options(source), "pathGlobFilter")
-    return written is None or bool(compile_pattern(written).fullmatch(name))
+    pattern = option_value(_input_options(source), "pathGlobFilter")
+    return pattern is None or bool(compile_pattern(pattern).fullmatch(name))
 
 
 def _footer_columns(schema: pq.ParquetSchema) -> Mapping[str, tuple[str, str]]:
-    old_times = {
-        schema.column(place).path for place in range(len(schema)) if schema.column(place).physical_type == "INT96"
+    int96_columns = {
+        schema.column(index).path for index in range(len(schema)) if schema.column(index).physical_type == "INT96"
     }
     return {
-        field.name.casefold(): (field.name, "timestamp" if field.name in old_times else _spark_type(field.type))
+        field.name.casefold(): (field.name, "timestamp" if field.name in int96_columns else _spark_type(field.type))
         for field in schema.to_arrow_schema()
     }
 
@@ -217,11 +223,11 @@ def multiline_json_problem(settings: Settings, source: Input) -> str | None:
 
 def _is_json_lines(path: Path) -> bool:
     with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:  # Spark reports these errors
-        first = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
-        while first.isspace():
-            first = file.readline(MAX_LINE_BYTES)
+        first_line = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
+        while first_line.isspace():
+            first_line = file.readline(MAX_LINE_BYTES)
         try:
-            orjson.loads(first)
+            orjson.loads(first_line)
         except orjson.JSONDecodeError:
             return False  # the value continues in the next line
         return any(not line.isspace() for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))

@@ -41,9 +41,9 @@ def check_input_files(settings: Settings, model: Model) -> None:
         if isinstance(source, ModelInput):
             continue
         if not is_input_present(source, settings):
-            what = source.path if isinstance(source, FileInput) else source.name
+            input_name = source.path if isinstance(source, FileInput) else source.name
             raise WarehouseError(
-                f"{place_of_input(model, source)}: {what} isn't there; {absent_input_remedy(source, settings)}"
+                f"{place_of_input(model, source)}: {input_name} isn't there; {absent_input_remedy(source, settings)}"
             )
         if isinstance(source, FileInput):
             _check_not_empty(settings, model, source)
@@ -53,8 +53,8 @@ def check_input_files(settings: Settings, model: Model) -> None:
 
 def place_of_input(model: Model, source: Input) -> str:
     """Return the model's file and the first line that names the input."""
-    first = min((each.start for each in model.references if each.input == source), default=0)
-    return f"{model.file}:{model.sql_line + model.sql.count(chr(10), 0, first)}"
+    first_start = min((reference.start for reference in model.references if reference.input == source), default=0)
+    return f"{model.file}:{model.sql_line + model.sql.count(chr(10), 0, first_start)}"
 
 
 def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> None:
@@ -88,7 +88,7 @@ def load_files(
     if path is None:
         return reader.load(spark_address(source.path))
     paths = find_matching_paths(warehouse.settings.root, str(path))
-    return reader.load([escape_pattern(str(found)) for found in paths])
+    return reader.load([escape_pattern(str(file_path)) for file_path in paths])
 
 
 def model_options(source: FileInput) -> Mapping[str, str]:
@@ -110,5 +110,5 @@ def strict_options(source: FileInput) -> Mapping[str, str]:
 
 def spark_address(address: str) -> str:
     """Return the address with the scheme s3a if it is on S3: Hadoop knows no other name of S3."""
-    scheme, mark, rest = address.partition("://")
-    return f"s3a{mark}{rest}" if scheme.casefold() in S3_SCHEMES else address
+    scheme, separator, location = address.partition("://")
+    return f"s3a{separator}{location}" if scheme.casefold() in S3_SCHEMES else address

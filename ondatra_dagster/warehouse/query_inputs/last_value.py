@@ -42,36 +42,36 @@ def _highest_literal(warehouse: Warehouse, model: Model, incremental: Incrementa
     """Return the highest value in the table as a literal; None if the table has no value yet."""
     path = warehouse.table_path(model.id)
     state = read_table_state(path)
-    if state is None or incremental.column.casefold() not in {c.name.casefold() for c in state.columns}:
+    if state is None or incremental.column.casefold() not in {column.name.casefold() for column in state.columns}:
         return None
     rows = warehouse.session.read.format("delta").load(path)
     value = F.max(column_of(incremental.column))
-    highest = rows.agg(value.cast("string").alias("text"), value.alias("value"))
-    text = highest.collect()[0]["text"]
-    return None if text is None else _cast_literal(text, highest.schema["value"].dataType)
+    highest_row = rows.agg(value.cast("string").alias("text"), value.alias("value"))
+    text = highest_row.collect()[0]["text"]
+    return None if text is None else _cast_literal(text, highest_row.schema["value"].dataType)
 
 
 def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incremental, views: Mapping[str, str]) -> str:
     """Return the header's initial value, or else the lowest one, in the type of the query's column."""
-    of = _incremental_type(build_query(warehouse.session, model, views).schema, incremental)
+    type_ = _incremental_type(build_query(warehouse.session, model, views).schema, incremental)
     if incremental.initial is None:
-        return _cast_literal(_lowest_text(of, incremental), of)
-    tried = warehouse.session.sql(f"select try_cast({text_literal(incremental.initial)} as {ddl_type(of)})")
-    if tried.collect()[0][0] is None:
+        return _cast_literal(_lowest_text(type_, incremental), type_)
+    cast_result = warehouse.session.sql(f"select try_cast({text_literal(incremental.initial)} as {ddl_type(type_)})")
+    if cast_result.collect()[0][0] is None:
         raise WarehouseError(
-            f"@incremental_initial {incremental.initial!r} is no {ddl_type(of)}, as {incremental.column!r} is;"
+            f"@incremental_initial {incremental.initial!r} is no {ddl_type(type_)}, as {incremental.column!r} is;"
             " write a value of that type"
         )
-    return _cast_literal(incremental.initial, of)
+    return _cast_literal(incremental.initial, type_)
 
 
 def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
     for field in schema.fields:
         if field.name.casefold() == incremental.column.casefold():
             return field.dataType
-    there = ", ".join(field.name for field in schema.fields)
+    column_list = ", ".join(field.name for field in schema.fields)
     raise WarehouseError(
-        f"@incremental {incremental.column!r} is no column of the query, which has {there}; select it too"
+        f"@incremental {incremental.column!r} is no column of the query, which has {column_list}; select it too"
     )
 
 

@@ -63,8 +63,8 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
         for source in model.inputs:
             if isinstance(source, FileInput) and source.format in FORMATS_WITH_MODES:
                 is_strict = read_parse_mode(source.options) is ParseMode.FAIL
-                if is_strict and (found := _find_malformed_rows(warehouse, source)):
-                    return f"{place_of_input(model, source)}: {found}"
+                if is_strict and (problem := _find_malformed_rows(warehouse, source)):
+                    return f"{place_of_input(model, source)}: {problem}"
         return None
 
     return explain
@@ -74,10 +74,10 @@ def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
     """Return a sentence on the files' rows that can't be parsed; None if the failure has another reason."""
     try:
         rows = _read_leniently(warehouse, source)
-        found = _count_malformed_rows(rows)
+        malformed_files = _count_malformed_rows(rows)
     except (PySparkException, Py4JError):
         return None  # the files can't be read at all, as Spark has reported
-    return _format_message(warehouse, source, rows, found) if found else None
+    return _format_message(warehouse, source, rows, malformed_files) if malformed_files else None
 
 
 def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
@@ -101,16 +101,16 @@ def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
 def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:
     """Count the malformed rows of each file. Every column is read, because any value may have a wrong type."""
     nulls = [column_of(name).isNull().cast("int") for name in rows.columns if name != MALFORMED_COLUMN]
-    read = rows.select(
+    malformed_rows = rows.select(
         F.input_file_name().alias("file"),
         F.monotonically_increasing_id().alias("place"),
         F.substring(column_of(MALFORMED_COLUMN), 1, COMPARED_LENGTH).alias("text"),
         sum(nulls[1:], nulls[0]).alias("nulls"),
     ).where("text is not null")
-    counted = read.groupBy("file").agg(
+    counts_by_file = malformed_rows.groupBy("file").agg(
         F.count("text").alias("rows"), F.min_by("text", "place").alias("first"), F.max("nulls")
     )
-    return [MalformedFile(row["file"], row["rows"], row["first"]) for row in counted.orderBy("file").collect()]
+    return [MalformedFile(row["file"], row["rows"], row["first"]) for row in counts_by_file.orderBy("file").collect()]
 
 
 def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, found: list[MalformedFile]) -> str:
@@ -118,34 +118,38 @@ def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, fo
     path = local_path(first.file)
     root = warehouse.settings.root
     name = str(path.relative_to(root)) if path and path.is_relative_to(root) else str(path or first.file)
-    where = name if len(found) == 1 else f"{name} and {format_count(len(found) - 1, 'other file')}"
+    names = name if len(found) == 1 else f"{name} and {format_count(len(found) - 1, 'other file')}"
     number = None if path is None or _has_other_lines(source) else _line_of(path, first.first_text)
     line = f" in line {number}" if number else ""
     text = " ".join(first.first_text.split())
-    shown = text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}…"
+    shown_text = text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}…"
     return (
-        f"{where} {'has' if len(found) == 1 else 'have'} {format_count(sum(each.row_count for each in found), 'row')}"
-        f" that can't be parsed as {_format_columns(rows)}; the first{line} is {shown!r};"
+        f"{names} {'has' if len(found) == 1 else 'have'} {format_count(sum(file.row_count for file in found), 'row')}"
+        f" that can't be parsed as {_format_columns(rows)}; the first{line} is {shown_text!r};"
         f" correct the file, or take such rows as nulls with '{MODE_OPTION}' = '{ParseMode.PERMISSIVE}' in its WITH (…)"
     )
 
 
 def _format_columns(rows: DataFrame) -> str:
     fields = [field for field in rows.schema.fields if field.name not in (MALFORMED_COLUMN, OTHER_COLUMN)]
-    named = [f"{field.name} {field.dataType.simpleString()}" for field in fields[:SHOWN_COLUMNS]]
-    return ", ".join([*named, "…"] if len(fields) > SHOWN_COLUMNS else named) or "JSON objects"
+    descriptions = [f"{field.name} {field.dataType.simpleString()}" for field in fields[:SHOWN_COLUMNS]]
+    return ", ".join([*descriptions, "…"] if len(fields) > SHOWN_COLUMNS else descriptions) or "JSON objects"
 
 
 def _has_other_lines(source: FileInput) -> bool:
     """Return whether a row of the file may be something else than a line of UTF-8."""
-    return is_option_on(source.options, "multiLine") or any(option_value(source.options, each) for each in LINE_OPTIONS)
+    return is_option_on(source.options, "multiLine") or any(
+        option_value(source.options, option) for option in LINE_OPTIONS
+    )
 
 
 def _line_of(path: Path, text: str) -> int | None:
     """Return the number of the first line that begins with the text."""
     if not path.is_file():
         return None  # it is on the Spark server's machine
-    wanted = text.encode()
+    beginning = text.encode()
     with open_text_file(path) as file:
         lines = enumerate(file, start=1)
-        return next((number for number, line in lines if line.removeprefix(codecs.BOM_UTF8).startswith(wanted)), None)
+        return next(
+            (number for number, line in lines if line.removeprefix(codecs.BOM_UTF8).startswith(beginning)), None
+        )

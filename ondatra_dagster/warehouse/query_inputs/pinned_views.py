@@ -52,8 +52,8 @@ def pin_previous_inputs(
     """Return the name of a view for each input at its version `then`, with its columns of `now`."""
     views = {}
     for source in model.inputs:
-        present, past = (_read_input(warehouse, source, versions) for versions in (now, then))
-        views[source.name] = _create_view(_align_to_current(present, past), model)
+        present_rows, past_rows = (_read_input(warehouse, source, versions) for versions in (now, then))
+        views[source.name] = _create_view(_align_to_current(present_rows, past_rows), model)
     return views
 
 
@@ -61,25 +61,27 @@ def pin_input_changes(
     warehouse: Warehouse, model: Model, source: ModelInput, then: str, now: str, *, came: bool
 ) -> str:
     """Return the name of a view of the rows that a model's only input gained, or lost, after `then` and up to `now`."""
-    (_, after), (_, upto) = parse_table_version(then), parse_table_version(now)
+    (_, after_version), (_, last_version) = parse_table_version(then), parse_table_version(now)
     path = table_path(warehouse.settings, source.model)
     feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")
-    feed = feed.option("startingVersion", find_last_equal_commit(path, after) + 1).option("endingVersion", upto)
+    feed = feed.option("startingVersion", find_last_equal_commit(path, after_version) + 1).option(
+        "endingVersion", last_version
+    )
     rows = feed.load(spark_address(path))
     rows = rows.where(F.col(CHANGE_TYPE_COLUMN).isin(*(ADDING_TYPES if came else REMOVING_TYPES)))
-    present = _read_input(warehouse, source, {source.name: now})
-    return _create_view(_align_to_current(present, drop_hidden_columns(rows.drop(*FEED_COLUMNS))), model)
+    present_rows = _read_input(warehouse, source, {source.name: now})
+    return _create_view(_align_to_current(present_rows, drop_hidden_columns(rows.drop(*FEED_COLUMNS))), model)
 
 
 def _align_to_current(present: DataFrame, past: DataFrame) -> DataFrame:
     """Return the past rows in the current columns. Columns that were added later are null, as Delta reads them."""
-    there = {field.name.casefold(): field for field in past.schema.fields}
+    past_fields = {field.name.casefold(): field for field in past.schema.fields}
     columns = []
     for field in present.schema.fields:
-        had = there.get(field.name.casefold())
-        value = column_of(had.name) if had else F.lit(None)
-        is_same = had is not None and had.dataType == field.dataType
-        columns.append((value if is_same else value.try_cast(field.dataType)).alias(field.name))
+        past_field = past_fields.get(field.name.casefold())
+        value = column_of(past_field.name) if past_field else F.lit(None)
+        is_same_type = past_field is not None and past_field.dataType == field.dataType
+        columns.append((value if is_same_type else value.try_cast(field.dataType)).alias(field.name))
     return past.select(*columns)
 
 
@@ -112,8 +114,10 @@ def read_source(warehouse: Warehouse, source: SourceInput, version: str | None) 
     session, folder = warehouse.session, source_table_address(source, warehouse.settings)
     if folder is None:
         # a catalog.schema, whose parts the user may have quoted
-        place = source.location if "`" in source.location else ".".join(map(quote_name, source.location.split(".")))
-        return session.table(f"{place}.{quote_name(source.table)}")
+        catalog_path = (
+            source.location if "`" in source.location else ".".join(map(quote_name, source.location.split(".")))
+        )
+        return session.table(f"{catalog_path}.{quote_name(source.table)}")
     state = read_table_state(folder) if is_readable_without_spark(folder) else None
     if state is None:
         return session.read.format("parquet").load(spark_address(escape_pattern(folder)))

@@ -46,15 +46,17 @@ class PreviousResultsFromInputs:
         if not isinstance(source, ModelInput):
             return None
         table = self.warehouse.table_path(source.model)
-        then, now = self.previous_versions[source.name], self.current_versions[source.name]
-        (table_id, after), (new_id, upto) = parse_table_version(then), parse_table_version(now)
+        previous, current = self.previous_versions[source.name], self.current_versions[source.name]
+        (table_id, after_version), (new_id, last_version) = parse_table_version(previous), parse_table_version(current)
         if table_id != new_id:
             return None  # a dry run's clone, whose feed doesn't have the changes before it
-        if len(split_feed_range(table, after=after, upto=upto)) != 1:
+        if len(split_feed_range(table, after=after_version, upto=last_version)) != 1:
             return None
-        came = self._query_changes(source, then, now, came=True)
-        only_adds = only_adds_rows(table, after=after, upto=upto)
-        return ResultChanges(came, None if only_adds else self._query_changes(source, then, now, came=False))
+        added_rows = self._query_changes(source, previous, current, came=True)
+        only_adds = only_adds_rows(table, after=after_version, upto=last_version)
+        return ResultChanges(
+            added_rows, None if only_adds else self._query_changes(source, previous, current, came=False)
+        )
 
     def rows(self) -> DataFrame | None:
         """Return the query's result on all rows of its inputs' old versions; None if it is unknown."""
@@ -92,8 +94,8 @@ class PreviousResultsFromInputs:
         return self._query({source.name: pin_input_changes(self.warehouse, self.model, source, then, now, came=came)})
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
-        last = last_value_literal(self.warehouse, self.model, views, from_start=False)
-        return self.align_rows(build_query(self.warehouse.session, self.model, views, last_value=last))
+        last_value = last_value_literal(self.warehouse, self.model, views, from_start=False)
+        return self.align_rows(build_query(self.warehouse.session, self.model, views, last_value=last_value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +112,17 @@ class PreviousResultsFromTable:
         return None
 
     def rows(self) -> DataFrame | None:
-        redefined = self.results_from_inputs.rows() if self.results_from_inputs else None
-        if redefined is not None:
-            return redefined
+        result = self.results_from_inputs.rows() if self.results_from_inputs else None
+        if result is not None:
+            return result
         value = column_of(self.incremental_column)
-        lowest = self.current_rows.agg(F.min(value).cast("string")).collect()[0][0]
-        if lowest is None:
+        lowest_text = self.current_rows.agg(F.min(value).cast("string")).collect()[0][0]
+        if lowest_text is None:
             return self.target.rows.where(value.isNull())
         # converted through text: Python's own dates and times have other zones and calendars
-        of = self.current_rows.select(value).schema[0].dataType
-        bound = F.lit(lowest).cast(of)
-        return self.target.rows.where((value >= bound) | value.isNull())
+        type_ = self.current_rows.select(value).schema[0].dataType
+        lowest_value = F.lit(lowest_text).cast(type_)
+        return self.target.rows.where((value >= lowest_value) | value.isNull())
 
 
 def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str, str]) -> Mapping[str, str]:
@@ -132,17 +134,17 @@ def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str,
     note = target.state.commit_metadata
     if note is None:
         return {}
-    then = dict(note.inputs)
-    brought = [source.name for source in model.inputs if source.name not in then]
-    if brought and model.kind.uses_input_baseline:
-        kept = orjson.loads(target.state.properties.get(INPUT_BASELINE_PROPERTY, "{}"))
-        since = kept["inputs"] if kept.get("definition") == model.definition else {}
-        then |= {name: since.get(name, now[name]) for name in brought}
-        if not since:
-            told = {"definition": model.definition, "inputs": {name: then[name] for name in brought}}
+    versions = dict(note.inputs)
+    new_inputs = [source.name for source in model.inputs if source.name not in versions]
+    if new_inputs and model.kind.uses_input_baseline:
+        baseline = orjson.loads(target.state.properties.get(INPUT_BASELINE_PROPERTY, "{}"))
+        baseline_versions = baseline["inputs"] if baseline.get("definition") == model.definition else {}
+        versions |= {name: baseline_versions.get(name, now[name]) for name in new_inputs}
+        if not baseline_versions:
+            new_baseline = {"definition": model.definition, "inputs": {name: versions[name] for name in new_inputs}}
             table = TableAlterer(target.session, target.path)
-            table.set_properties({INPUT_BASELINE_PROPERTY: orjson.dumps(told).decode()})
-    return then
+            table.set_properties({INPUT_BASELINE_PROPERTY: orjson.dumps(new_baseline).decode()})
+    return versions
 
 
 def _table_id(version: str) -> str:

@@ -31,12 +31,12 @@ def explain_model_errors(model: Model, explain: Callable[[str], str | None] | No
         yield
     except (PySparkException, Py4JError) as error:
         text = _error_text(error)
-        if explain and (known := explain(text)):
-            raise WarehouseError(known) from None
+        if explain and (explanation := explain(text)):
+            raise WarehouseError(explanation) from None
         # without Spark's error as the cause: it adds a hundred frames, and no information
-        shown = LINE_NUMBER.search(text)  # names were replaced, but the lines are the user's
-        within = next((int(number) for number in shown.groups() if number), 1) if shown else 1
-        raise WarehouseError(f"{model.file}:{model.sql_line + within - 1}: {shorten_message(text)}") from None
+        line_match = LINE_NUMBER.search(text)  # names were replaced, but the lines are the user's
+        line = next((int(number) for number in line_match.groups() if number), 1) if line_match else 1
+        raise WarehouseError(f"{model.file}:{model.sql_line + line - 1}: {shorten_message(text)}") from None
     except SparkSetupError:
         raise  # the cause isn't in the model
     except WarehouseError as error:
@@ -59,15 +59,15 @@ def spark_error_message(error: Exception) -> str:
 
 def shorten_message(text: str) -> str:
     """Return Spark's message without the error's class, codes, plans and stack frames."""
-    if said := header_error_message(text):
-        return said
-    said = SQLSTATE_TAIL.sub("", text.split("\n\nJVM stacktrace")[0])
+    if message := header_error_message(text):
+        return message
+    message = SQLSTATE_TAIL.sub("", text.split("\n\nJVM stacktrace")[0])
     cause = re.search(r"Caused by: (\S+?): (\[[A-Z_.0-9]+\] .+)", text)
-    if cause and not ERROR_CLASS.match(said):
-        said = SQLSTATE_TAIL.sub("", cause.group(2))
-    said = ERROR_CLASS.sub("", PY4J_PREFIX.sub("", said)).strip()
-    shortened = " ".join(said.split("\n== ")[0].split())
-    return shortened if len(shortened) <= MAX_MESSAGE_LENGTH else shortened[:MAX_MESSAGE_LENGTH] + "…"
+    if cause and not ERROR_CLASS.match(message):
+        message = SQLSTATE_TAIL.sub("", cause.group(2))
+    message = ERROR_CLASS.sub("", PY4J_PREFIX.sub("", message)).strip()
+    short_message = " ".join(message.split("\n== ")[0].split())
+    return short_message if len(short_message) <= MAX_MESSAGE_LENGTH else short_message[:MAX_MESSAGE_LENGTH] + "…"
 
 
 def _error_text(error: Exception) -> str:
@@ -90,12 +90,12 @@ HEADER_REMEDY = f"name them as the file does, or say '{ENFORCE_SCHEMA}' = 'true'
 
 def header_error_message(text: str) -> str | None:
     """Return the sentence for a header that Spark refused; None if the error is another one."""
-    if found := NAME_MISMATCH.search(text):
-        name, header, schema = _header_file_name(found), found["header"], found["schema"]
+    if match := NAME_MISMATCH.search(text):
+        name, header, schema = _header_file_name(match), match["header"], match["schema"]
         return f"{name} has the columns {header}, where {schema} are read; {HEADER_REMEDY}"
-    if found := LENGTH_MISMATCH.search(text):
-        columns = format_count(int(found["header"]), "column")
-        return f"{_header_file_name(found)} has {columns}, where {found['schema']} are read; {HEADER_REMEDY}"
+    if match := LENGTH_MISMATCH.search(text):
+        columns = format_count(int(match["header"]), "column")
+        return f"{_header_file_name(match)} has {columns}, where {match['schema']} are read; {HEADER_REMEDY}"
     return None
 
 

@@ -149,12 +149,12 @@ def fetch_jar_set(
 
 def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> None:
     """Fetch what is missing now: while this process waited for the lock, another one may have fetched all."""
-    missing = missing_jars(folder, wanted)
-    if not missing:
+    jars = missing_jars(folder, wanted)
+    if not jars:
         return
-    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):  # left by a killed process
-        partial.unlink(missing_ok=True)
-    total, done = sum(jar.size for jar in missing), 0
+    for partial_file in folder.glob(f"*{PARTIAL_SUFFIX}"):  # left by a killed process
+        partial_file.unlink(missing_ok=True)
+    total, done = sum(jar.size for jar in jars), 0
     listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
 
     def received(size: int) -> None:
@@ -162,7 +162,7 @@ def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: Fetc
         done += size
         listener.on_progress(done, total)
 
-    for jar in missing:
+    for jar in jars:
         download_jar(jar, folder, repository, received)
 
 
@@ -191,17 +191,17 @@ def default_repository() -> str:
     for jar in pyspark_jars():
         if jar.name.startswith("ivy-"):
             with zipfile.ZipFile(jar) as classes:
-                if found := RESOLVER_ADDRESS.search(classes.read(RESOLVER_CLASS)):
-                    return found[0].decode()
+                if match := RESOLVER_ADDRESS.search(classes.read(RESOLVER_CLASS)):
+                    return match[0].decode()
     raise SparkSetupError("pyspark's jars name no Maven repository; name one by the setting maven_mirror")
 
 
 def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
     """Download the jar to the folder. Raises SparkSetupError with the reason if that fails."""
-    partial, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
+    partial_file, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
     try:
-        with _open_address(f"{repository.rstrip('/')}/{jar.path}") as answer, partial.open("wb") as file:
-            digest, size = _copy_response(answer, file, received)
+        with _open_address(f"{repository.rstrip('/')}/{jar.path}") as response, partial_file.open("wb") as file:
+            digest, size = _copy_response(response, file, received)
             os.fsync(file.fileno())
         if size < jar.size:
             raise SparkSetupError(f"{jar.name} from {source} ended after {size} of {jar.size} bytes")
@@ -210,7 +210,7 @@ def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnByte
                 f"{source} gave a {jar.name} that isn't the one pinned in this release:"
                 f" its SHA-256 is {digest[:12]}…, not {jar.sha256[:12]}…"
             )
-        partial.replace(folder / jar.name)
+        partial_file.replace(folder / jar.name)
     except urllib.error.HTTPError as error:
         error.close()
         raise SparkSetupError(f"{jar.name} from {source}: HTTP {error.code}") from None
@@ -218,25 +218,25 @@ def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnByte
         raise SparkSetupError(f"{jar.name} from {source}: {_error_reason(error)}") from error
     finally:
         with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+            partial_file.unlink(missing_ok=True)
 
 
 def without_password(repository: str) -> str:
     """Return the repository's address without a password."""
-    parts = urlsplit(repository)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    url = urlsplit(repository)
+    return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
 
 
 def _open_address(address: str) -> IO[bytes]:
     """Open the address; a name and password in it are sent as Basic authentication."""
     request = urllib.request.Request(without_password(address), headers={"User-Agent": "ondatra"})  # noqa: S310 - of a setting
-    user, is_given, _ = urlsplit(address).netloc.rpartition("@")
-    if is_given:
+    user, has_user, _ = urlsplit(address).netloc.rpartition("@")
+    if has_user:
         encoded = base64.b64encode(unquote(user).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {encoded}")
     opener = urllib.request.build_opener(ProtectedRedirects)
-    opened: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
-    return opened
+    response: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return response
 
 
 class ProtectedRedirects(urllib.request.HTTPRedirectHandler):

@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     try:
         settings = read_settings(Path.cwd())
         if "--list" in arguments:
-            wanted = S3A_JARS if "s3" in arguments else DELTA_JARS
-            sys.stdout.writelines(f"{line}\n" for line in jar_addresses(settings.maven_mirror, wanted))
+            jars = S3A_JARS if "s3" in arguments else DELTA_JARS
+            sys.stdout.writelines(f"{line}\n" for line in jar_addresses(settings.maven_mirror, jars))
             return 0
         java = find_java(settings.java_home, setting=settings.java_home_setting)
         archive = class_archive_path(java, fetch_needed_jars(settings, StderrFetchListener()))
@@ -72,8 +72,8 @@ def _make_archive(archive: Path, settings: Settings, java: Java) -> None:
     """Do a run's work in a JVM like that of a run, which archives the loaded classes when it exits."""
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".archiving-") as folder:
         root = Path(folder)
-        made = root / archive.name
-        own = Settings(
+        new_archive = root / archive.name
+        training_settings = Settings(
             root=root,
             state=root / "state",
             warehouse=str(root / "warehouse"),
@@ -82,11 +82,11 @@ def _make_archive(archive: Path, settings: Settings, java: Java) -> None:
             java_home=java.executable.parent.parent,
             spark=SparkSettings(master="local[1]"),
         )
-        with Warehouse(own, java_options=[f"-XX:ArchiveClassesAtExit={made}"]) as warehouse:
+        with Warehouse(training_settings, java_options=[f"-XX:ArchiveClassesAtExit={new_archive}"]) as warehouse:
             for model in _training_models():
                 _run_model(warehouse, model)
-        if made.exists():
-            made.rename(archive)
+        if new_archive.exists():
+            new_archive.rename(archive)
 
 
 def _training_models() -> Iterator[Model]:
@@ -107,13 +107,13 @@ def _training_models() -> Iterator[Model]:
 def _run_model(warehouse: Warehouse, model: Model) -> None:
     run_id = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-set-up"
     note = CommitMetadata(definition="", inputs={}, run_id=run_id)
-    written = write_model(warehouse, ModelWrite(model=model, frame=evaluate_query(warehouse, model, {}), note=note))
+    result = write_model(warehouse, ModelWrite(model=model, frame=evaluate_query(warehouse, model, {}), note=note))
     feed = ChangeFeed(
         warehouse=warehouse,
         table=warehouse.table_path(model.id),
         key_columns=model.key_columns,
         groups_by_key=model.kind.delivers_by_key,
     )
-    for segment in feed.segments(written.version - 1, written.version):
+    for segment in feed.segments(result.version - 1, result.version):
         for _ in segment.pages:
             pass

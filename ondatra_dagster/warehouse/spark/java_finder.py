@@ -45,13 +45,13 @@ def find_java(java_home: Path | None, *, setting: str = JAVA_HOME_VARIABLE) -> J
     """
     if java_home:
         return _java_at(java_home, setting)
-    found = [java for executable in _candidates() if (java := _identify_java(executable))]
-    for java in found:
+    candidates = [java for executable in _candidates() if (java := _identify_java(executable))]
+    for java in candidates:
         if java.is_supported:
             return java
-    if found:
+    if candidates:
         raise SparkSetupError(
-            f"{found[0].executable} is Java {found[0].version}, and Spark needs {REQUIRED_JAVA}: install one,"
+            f"{candidates[0].executable} is Java {candidates[0].version}, and Spark needs {REQUIRED_JAVA}: install one,"
             " or set JAVA_HOME to it"
         )
     raise SparkSetupError(
@@ -73,11 +73,11 @@ def _java_at(home: Path, setting: str) -> Java:
 
 def _candidates() -> Iterator[Path]:
     """Yield the java on the PATH, then those in the systems' usual folders."""
-    on_path = shutil.which("java")
-    if on_path:
-        yield Path(on_path).resolve()
-    for place in USUAL_FOLDERS:
-        for home in sorted(Path("/").glob(place.lstrip("/"))):
+    path_java = shutil.which("java")
+    if path_java:
+        yield Path(path_java).resolve()
+    for pattern in USUAL_FOLDERS:
+        for home in sorted(Path("/").glob(pattern.lstrip("/"))):
             if (home / "bin" / "java").is_file():
                 yield home / "bin" / "java"
 
@@ -87,8 +87,8 @@ def _identify_java(executable: Path) -> Java | None:
     text = ""
     with contextlib.suppress(OSError):
         text = (executable.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
-    written = RELEASE_PATTERN.search(text) or BANNER_PATTERN.search(_version_banner(executable))
-    return Java(executable=executable, release=written.group(1)) if written else None
+    match = RELEASE_PATTERN.search(text) or BANNER_PATTERN.search(_version_banner(executable))
+    return Java(executable=executable, release=match.group(1)) if match else None
 
 
 def _version_banner(executable: Path) -> str:

@@ -111,20 +111,20 @@ class Jvm:
 
 def pyspark_jars() -> list[Path]:
     """Return the jars of the installed pyspark, always in the same order: a class archive depends on it."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise SparkSetupError("pyspark is not installed; install this project's requirements.txt")
-    return sorted((Path(found.origin).parent / "jars").glob("*.jar"))
+    return sorted((Path(spec.origin).parent / "jars").glob("*.jar"))
 
 
 def start_jvm(launch: JvmLaunch) -> Jvm:
     """Start a JVM in which a Spark context can be created. Raises SparkSetupError if it doesn't start."""
     make_private_folder(launch.log.parent)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
-        answer = Path(folder) / "connection"
-        said_before = log.tell()  # before Java starts, because it writes to the same file
+        connection_file = Path(folder) / "connection"
+        log_start = log.tell()  # before Java starts, because it writes to the same file
         process = subprocess.Popen(  # noqa: S603 - our own command, with no shell
-            _command(launch, answer),
+            _command(launch, connection_file),
             stdin=subprocess.PIPE,  # when it is closed, the JVM knows that this process has ended
             stdout=log,
             stderr=log,
@@ -132,12 +132,12 @@ def start_jvm(launch: JvmLaunch) -> Jvm:
             process_group=0,  # Ctrl-C is for this process only, which then ends the JVM in an orderly way
         )
         try:
-            _wait_for_connection(answer, process, launch.log, said_before=said_before)
+            _wait_for_connection(connection_file, process, launch.log, said_before=log_start)
         except BaseException:
             process.kill()
             process.communicate()
             raise
-        with answer.open("rb") as stream:
+        with connection_file.open("rb") as stream:
             port, length = (int.from_bytes(stream.read(4)) for _ in range(2))
             return Jvm(process=process, port=port, secret=stream.read(length).decode())
 
@@ -145,7 +145,7 @@ def start_jvm(launch: JvmLaunch) -> Jvm:
 def _command(launch: JvmLaunch, answer: Path) -> list[str]:
     variables = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer), **launch.variables}
     class_path = ":".join(str(jar) for jar in (*pyspark_jars(), *launch.jars))
-    settings = [part for name, value in launch.conf.items() for part in ("--conf", f"{name}={value}")]
+    settings = [argument for name, value in launch.conf.items() for argument in ("--conf", f"{name}={value}")]
     return [
         "/usr/bin/env",
         *(f"{name}={value}" for name, value in variables.items()),
@@ -180,12 +180,12 @@ def _failure_reason(log: Path, said_before: int) -> str:
     with log.open(encoding="utf-8", errors="replace") as stream:
         stream.seek(said_before)
         lines = [line.strip() for line in stream]
-    telling = [line for line in lines if "rror" in line or "xception" in line] or lines
-    return telling[0] if telling else "it printed nothing"
+    error_lines = [line for line in lines if "rror" in line or "xception" in line] or lines
+    return error_lines[0] if error_lines else "it printed nothing"
 
 
 def class_archive_path(java: Java, jars: Sequence[Path]) -> Path:
     """Return the path of the class archive for this Java and these jars, which may not exist yet."""
-    listed = "\n".join(f"{jar} {jar.stat().st_size}" for jar in (*pyspark_jars(), *jars))
-    made_of = f"{java.executable} {java.release} {hashlib.sha256(listed.encode()).hexdigest()[:12]}"
-    return jars[0].parent / f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jsa"
+    jar_list = "\n".join(f"{jar} {jar.stat().st_size}" for jar in (*pyspark_jars(), *jars))
+    identity = f"{java.executable} {java.release} {hashlib.sha256(jar_list.encode()).hexdigest()[:12]}"
+    return jars[0].parent / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"

@@ -36,8 +36,8 @@ LARGE_WORK_CONF = {
 
 def estimate_model_bytes(settings: Settings, model: Model) -> float:
     """Return how many bytes a run of the model reads at most; infinity if the size of an input is unknown."""
-    own = read_table_size(table_path(settings, model.id)) or 0
-    return own + sum(_input_bytes(settings, source) for source in model.inputs)
+    table_size = read_table_size(table_path(settings, model.id)) or 0
+    return table_size + sum(_input_bytes(settings, source) for source in model.inputs)
 
 
 def compiler_options(size: float) -> tuple[str, ...]:

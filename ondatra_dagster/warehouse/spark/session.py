@@ -123,18 +123,18 @@ class Warehouse:
         if self._jvm is None:  # the tracker is on another machine
             return ""
         try:
-            done, tasks = _count_tasks(self.session.sparkContext.statusTracker())
+            done_count, task_count = _count_tasks(self.session.sparkContext.statusTracker())
         except (Py4JError, WarehouseError):
             return ""  # Spark has ended, and its caller gets an error
-        return f"Spark has done {done} of {format_count(tasks, 'task')}" if tasks else ""
+        return f"Spark has done {done_count} of {format_count(task_count, 'task')}" if task_count else ""
 
     def table_path(self, model_id: str) -> str:
         return table_path(self.settings, model_id)
 
     @property
     def locks_folder(self) -> Path:
-        scratch = self.settings.dry_run_folder
-        return (scratch.folder if scratch else self.settings.state) / "locks"
+        dry_run_folder = self.settings.dry_run_folder
+        return (dry_run_folder.folder if dry_run_folder else self.settings.state) / "locks"
 
     def close(self) -> None:
         """End the session and its JVM. Do nothing if none was started."""
@@ -232,17 +232,25 @@ def _driver_launch(
     java = find_java(settings.java_home, setting=settings.java_home_setting)
     jars = list(fetch_needed_jars(settings, listener))
     conf = _driver_conf(settings, jars)
-    local = (*LOCAL_JVM_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()
-    own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
+    local_options = (*LOCAL_JVM_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()
+    conf_options = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
     memory = conf.get("spark.driver.memory", DEFAULT_MEMORY)
     archive = class_archive_path(java, jars)
-    archived = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() and not java_options else ()
+    archive_options = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() and not java_options else ()
     return JvmLaunch(
         java=java,
         conf=conf,
         log=settings.state / "logs" / "spark.log",
         jars=jars,
-        options=(f"-Xmx{memory}", *local, *archived, "-Xlog:disable", "-Xlog:all=off", *java_options, *own),
+        options=(
+            f"-Xmx{memory}",
+            *local_options,
+            *archive_options,
+            "-Xlog:disable",
+            "-Xlog:all=off",
+            *java_options,
+            *conf_options,
+        ),
     )
 
 
@@ -250,11 +258,15 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
     """Return Spark's settings for the driver. The user's override the defaults, except those that change results."""
     master = settings.spark.master
     if master.startswith("local"):
-        here = {**LOCAL_CONF, "spark.sql.warehouse.dir": str(settings.state / "spark-warehouse"), **SMALL_WORK_CONF}
+        master_conf = {
+            **LOCAL_CONF,
+            "spark.sql.warehouse.dir": str(settings.state / "spark-warehouse"),
+            **SMALL_WORK_CONF,
+        }
     else:
-        here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the cluster's machines
-    ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET_CONF, **here, **DELTA_CONF}
-    conf = {**ours, **settings.spark.conf, **RESULT_CONF}
+        master_conf = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the cluster's machines
+    default_conf = {"spark.master": master, "spark.app.name": "ondatra", **QUIET_CONF, **master_conf, **DELTA_CONF}
+    conf = {**default_conf, **settings.spark.conf, **RESULT_CONF}
     conf = {name: value for name, value in conf.items() if not name.startswith(S3A)}
     conf[EXECUTOR_OPTIONS] = f"{UTC_OPTION} {conf.get(EXECUTOR_OPTIONS, '')}".strip()
     return conf
@@ -262,14 +274,14 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
 
 def _count_tasks(tracker: StatusTracker) -> tuple[int, int]:
     """Return how many tasks of the active stages are done, and how many there are."""
-    stages = [stage for each in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(each))]
+    stages = [stage for stage_id in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(stage_id))]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def _secret_conf(settings: Settings) -> dict[str, str]:
     """Return the settings that may hold keys. The JVM gets them after its start: any user can read a command line."""
-    given = {name: value for name, value in settings.spark.conf.items() if name.startswith(S3A)}
-    return {**(settings.s3.spark_conf() if settings.uses_s3 else {}), **given}
+    s3a_conf = {name: value for name, value in settings.spark.conf.items() if name.startswith(S3A)}
+    return {**(settings.s3.spark_conf() if settings.uses_s3 else {}), **s3a_conf}
 
 
 def _silence_pyspark() -> None:

@@ -27,9 +27,9 @@ def connect_to_server(remote: str, conf: dict[str, str]) -> SparkSession:
     _check_server(remote)
     from grpc import RpcError  # imported here: it may not be installed
 
-    given: dict[str, bool | float | int | str | None] = {**conf}
+    options: dict[str, bool | float | int | str | None] = {**conf}
     try:
-        return SparkSession.builder.remote(remote).config(map=given).create()
+        return SparkSession.builder.remote(remote).config(map=options).create()
     except (PySparkException, RpcError) as error:
         raise SparkSetupError(f"Spark Connect refused a session: {shorten_message(str(error))}") from None
 
@@ -47,10 +47,10 @@ def _interrupt_all(session: SparkSession) -> None:
 
 
 def _check_packages() -> None:
-    missing = [name for name in REQUIRED_PACKAGES if not _is_installed(name)]
-    if missing:
+    missing_packages = [name for name in REQUIRED_PACKAGES if not _is_installed(name)]
+    if missing_packages:
         raise SparkSetupError(
-            f"spark.remote needs {', '.join(missing)}: install them with `pip install 'ondatra[connect]'`"
+            f"spark.remote needs {', '.join(missing_packages)}: install them with `pip install 'ondatra[connect]'`"
         )
 
 

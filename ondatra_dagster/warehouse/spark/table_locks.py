@@ -57,8 +57,8 @@ def wait_for_orphans(folder: Path) -> None:
                     f"the Java process of a run that was killed is still there (it holds {jvm_lock}); end it"
                 )
             interruption.sleep(POLL_SECONDS)
-        for left in (jvm_lock, jvm_lock.with_suffix(".python")):
-            left.unlink(missing_ok=True)
+        for lock_file in (jvm_lock, jvm_lock.with_suffix(".python")):
+            lock_file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
