@@ -30,10 +30,10 @@ def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
     with sync.open_queue() as queue:
         source = ports.read_source() or source  # again: others may have used the queue until it was locked
         StateFolderConflictCheck(sync, ports).check_before_run()
-        recovered = recover_queue(queue, sync, ports, source)
+        recorded_outcomes = recover_queue(queue, sync, ports, source)
         close_crashed_runs(queue, sync, ports)
         before = queue.watermark
-        enqueue_table_changes(queue, sync, ports, source, recovered)
+        enqueue_table_changes(queue, sync, ports, source, recorded_outcomes)
         write_queue_snapshot(queue, sync, ports)
         return queue.watermark - before
 

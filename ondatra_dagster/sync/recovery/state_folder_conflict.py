@@ -30,20 +30,20 @@ class StateFolderConflictCheck:
         Call it before the queue is compared with the store. The heartbeat shows what was done since the run
         began, because the clocks of two machines may differ.
         """
-        mark = self._read_heartbeat()
-        if mark is None or self._is_own(mark):
-            self._known_heartbeat = mark
+        heartbeat = self._read_heartbeat()
+        if heartbeat is None or self._is_own(heartbeat):
+            self._known_heartbeat = heartbeat
             return
-        watched = self._wait_for_end(mark)
-        if self._known_heartbeat is None or mark.run_id != self._known_heartbeat.run_id:
-            raise self._build_error(mark)
-        self._known_heartbeat = watched
+        last_heartbeat = self._wait_for_end(heartbeat)
+        if self._known_heartbeat is None or heartbeat.run_id != self._known_heartbeat.run_id:
+            raise self._build_error(heartbeat)
+        self._known_heartbeat = last_heartbeat
 
     def begin_run(self, run_id: str) -> None:
         """Write this run's heartbeat, unless another state folder has written one meanwhile."""
-        mark = self._read_heartbeat()
-        if mark and mark != self._known_heartbeat and not self._is_own(mark):
-            raise self._build_error(mark)
+        heartbeat = self._read_heartbeat()
+        if heartbeat and heartbeat != self._known_heartbeat and not self._is_own(heartbeat):
+            raise self._build_error(heartbeat)
         self._run_id = run_id
         self._write_heartbeat()
 
