@@ -179,8 +179,8 @@ def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]
 
 def _readable_error(text: str, settings: Settings) -> str:
     """Return the text of an error; for an error of Dagster's storage, a sentence without its SQL."""
-    found = STORAGE_ERROR.search(text)
-    return str(storage_error(found[1], storage_folder(settings), IF_DAMAGED)) if found else text
+    match = STORAGE_ERROR.search(text)
+    return str(storage_error(match[1], storage_folder(settings), IF_DAMAGED)) if match else text
 
 
 # the output of steps goes to the user's terminal, not through Dagster's files and processes
@@ -191,8 +191,8 @@ IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and qu
 @contextlib.contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """Open the instance of DAGSTER_HOME if that is set, otherwise the one of the project's dagster.yaml."""
-    home = settings.secret("DAGSTER_HOME")
-    folder = Path(home) if home else settings.root
+    dagster_home = settings.secret("DAGSTER_HOME")
+    folder = Path(dagster_home) if dagster_home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
     base = storage_folder(settings)
     make_state_folder_private(settings.state)
@@ -210,9 +210,9 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
 
 def storage_folder(settings: Settings) -> Path:
     """Return the folder of Dagster's storage, unless dagster.yaml names another one."""
-    home = settings.secret("DAGSTER_HOME")
-    if home:
-        return Path(home)
+    dagster_home = settings.secret("DAGSTER_HOME")
+    if dagster_home:
+        return Path(dagster_home)
     return settings.root if (settings.root / "dagster.yaml").exists() else settings.state / "dagster"
 
 
