@@ -159,18 +159,18 @@ def _folder_size(folder: str) -> int:
 def _read_metrics_of_sync(
     workspace: Workspace, sync_id: str, totals: SyncTotals, newest: PastRun | None
 ) -> SyncMetrics:
-    seen, now = workspace.try_read_queue(sync_id), workspace.clock()
-    queue, nothing = None if seen.loss_message else seen.status, None if seen.unknown_reason else 0
+    result, now = workspace.try_read_queue(sync_id), workspace.clock()
+    queue, default_count = None if result.loss_message else result.status, None if result.unknown_reason else 0
     oldest = queue.oldest_since if queue else None
-    ended = newest.ended_at if newest else None
+    ended_at = newest.ended_at if newest else None
     return SyncMetrics(
         sync=sync_id,
-        depth=queue.depth if queue else nothing,
+        depth=queue.depth if queue else default_count,
         oldest_seconds=None if oldest is None else round(now - oldest, 3),
-        dead=queue.dead_units if queue else nothing,
-        open_jobs=queue.open_jobs if queue else nothing,
+        dead=queue.dead_units if queue else default_count,
+        open_jobs=queue.open_jobs if queue else default_count,
         next_due_at=queue.next_due_at if queue else None,
         is_held=find_hold_reason(workspace.syncs[sync_id], workspace.settings) is not None,
         totals=totals,
-        last_run_seconds=(ended - newest.started_at).total_seconds() if newest and ended else None,
+        last_run_seconds=(ended_at - newest.started_at).total_seconds() if newest and ended_at else None,
     )

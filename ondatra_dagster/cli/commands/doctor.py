@@ -31,7 +31,7 @@ def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click c
     machine = read_check_context(root, starts_spark=not leaves_spark)
     live = StatusLine(sys.stderr)
     has_failed = False
-    for name, result in run_checks(machine, on_begin=lambda begun: live.show(lambda: f"… {begun}")):
+    for name, result in run_checks(machine, on_begin=lambda check_name: live.show(lambda: f"… {check_name}")):
         has_failed = has_failed or result.level is CheckLevel.FAILED
         with live:
             _print_result(name, result, as_json=as_json)
