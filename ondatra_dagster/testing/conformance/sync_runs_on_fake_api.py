@@ -80,10 +80,10 @@ class RecordedPush:
 def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
     """Yield the rows of a unit that change something at the API."""
     is_rewrite = len({change_type for change_type, _ in unit.sent_rows}) > 1 or unit.is_context
-    for sent in unit.sent_rows:
-        is_before = sent.change_type is ChangeType.DELETE and is_rewrite
-        if sent.change_type is not ChangeType.UPDATE_PREIMAGE and not is_before:
-            yield sent
+    for sent_row in unit.sent_rows:
+        is_old_version = sent_row.change_type is ChangeType.DELETE and is_rewrite
+        if sent_row.change_type is not ChangeType.UPDATE_PREIMAGE and not is_old_version:
+            yield sent_row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ class PushRecorder:
         self.pusher.finalize(succeeded, failed, columns=columns, journal=journal)
 
     def _record_push(self, parcel: PushBatch, push: Callable[[], PushResult]) -> PushResult:
-        before = len(self.api.calls)
-        pushed = push()
-        self.recorded.append(RecordedPush(parcel=parcel, pushed=pushed, calls=self.api.calls[before:]))
-        return pushed
+        calls_before = len(self.api.calls)
+        result = push()
+        self.recorded.append(RecordedPush(parcel=parcel, pushed=result, calls=self.api.calls[calls_before:]))
+        return result
 
 
 class ConformanceRun:
@@ -253,12 +253,12 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
 @contextlib.contextmanager
 def capture_push_warnings() -> Iterator[list[str]]:
     """Collect the warnings that push functions cause, in a list that the caller gets."""
-    told: list[str] = []
-    handler = _MessageHandler(told)
+    messages: list[str] = []
+    handler = _MessageHandler(messages)
     logger = logging.getLogger(StarlarkSink.__module__)
     logger.addHandler(handler)
     try:
-        yield told
+        yield messages
     finally:
         logger.removeHandler(handler)
 
