@@ -72,8 +72,8 @@ class AlertService:
 
     def on_failure(self, subject_type: SubjectType, name: str, message: str) -> None:
         """Store that a model or a sync has failed with this message. Row values that Spark quotes in it are masked."""
-        masked = QUOTED_VALUE.sub("'…'", message)
-        self._store_results(lambda: [evaluate_failure(subject_type, name, [masked])], run=self._current_run)
+        masked_message = QUOTED_VALUE.sub("'…'", message)
+        self._store_results(lambda: [evaluate_failure(subject_type, name, [masked_message])], run=self._current_run)
 
     def on_sync_end(self, result: SyncResult) -> None:
         """Store the rule results of a sync. Without errors, skip a sync that another process delivers."""
@@ -239,14 +239,14 @@ class AlertService:
         own_run_id = self.dagster_run_id
         if reading.type is SubjectType.MODEL:
             return RunReference(own_run_id, own_run_id)
-        newest = self._newest_run(reading)
-        is_of_another = own_run_id is not None and newest.dagster_run_id != own_run_id
-        return RunReference(None, own_run_id) if is_of_another else newest
+        newest_run = self._newest_run(reading)
+        is_other_run = own_run_id is not None and newest_run.dagster_run_id != own_run_id
+        return RunReference(None, own_run_id) if is_other_run else newest_run
 
     def _newest_run(self, reading: RuleResult) -> RunReference:
         """Return the sync's newest run."""
-        newest = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
-        return RunReference(newest.run_id, newest.dagster_run_id) if newest else RunReference()
+        newest_run = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
+        return RunReference(newest_run.run_id, newest_run.dagster_run_id) if newest_run else RunReference()
 
 
 def _alert_message(reading: RuleResult, state: AlertState) -> str:
@@ -278,8 +278,8 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
     start_times = [queue.oldest_since if queue else None]
     watermark = queue.watermark if queue else -1
     if table.version > watermark:
-        newest = table.changed_at.timestamp() if table.changed_at else None
-        start_times.append(read_commit_time(table_path(settings, sync.model.id), watermark + 1) or newest)
+        changed_at = table.changed_at.timestamp() if table.changed_at else None
+        start_times.append(read_commit_time(table_path(settings, sync.model.id), watermark + 1) or changed_at)
     return min((start_time for start_time in start_times if start_time is not None), default=None)
 
 
@@ -308,10 +308,10 @@ def has_recovered(workspace: Workspace, sync_id: str, *, pending: int) -> bool:
     history = workspace.history
     if history.count_crashed_runs()[sync_id]:
         return False
-    newest = next(iter(history.list_runs(sync_id, limit=1)), None)
-    if newest is None or newest.result is RunResult.SUCCEEDED:
+    newest_run = next(iter(history.list_runs(sync_id, limit=1)), None)
+    if newest_run is None or newest_run.result is RunResult.SUCCEEDED:
         return True
-    return not pending and newest.result is not RunResult.RUNNING
+    return not pending and newest_run.result is not RunResult.RUNNING
 
 
 def _missing_subject_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:

@@ -103,7 +103,7 @@ def _maintain_tables(workspace: Workspace, warehouse: RunTables) -> TaskResult:
 def _managed_tables(workspace: Workspace) -> Iterator[ManagedTable]:
     """Yield each model's table, the table of its invalid rows, and the sync log."""
     settings = workspace.settings
-    needed = OldestNeededVersions(
+    needed_versions = OldestNeededVersions(
         workspace.project, workspace.syncs, workspace.tracking, workspace.queue, table_state_lookup(settings)
     )
     for model in workspace.project.models.values():
@@ -112,13 +112,13 @@ def _managed_tables(workspace: Workspace) -> Iterator[ManagedTable]:
             name=model.name,
             lock_name=model.id,
             address=path,
-            oldest_needed_version=functools.partial(needed.oldest_for_model, model),
+            oldest_needed_version=functools.partial(needed_versions.oldest_for_model, model),
         )
         yield ManagedTable(
             name=invalid_table_path(model.name),
             lock_name=model.id,
             address=StorageAddress(invalid_table_path(path), path.s3),
-            oldest_needed_version=functools.partial(needed.oldest_for_invalid_rows, model),
+            oldest_needed_version=functools.partial(needed_versions.oldest_for_invalid_rows, model),
         )
     yield ManagedTable(
         name=SYNC_LOG_TABLE,

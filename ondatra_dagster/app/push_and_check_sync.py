@@ -95,11 +95,11 @@ def _mark_unknown(verdicts: Iterable[SyncCheckResult], why: str) -> tuple[SyncCh
 
 
 def _mark_verdict_unknown(verdict: SyncCheckResult, why: str, unknown: Collection[str]) -> SyncCheckResult:
-    has_passed = verdict.severity is Severity.PASS
+    is_pass = verdict.severity is Severity.PASS
     return dataclasses.replace(
         verdict,
-        severity=Severity.WARN if has_passed else verdict.severity,
-        description=why if has_passed else f"{verdict.description}; {why}",
+        severity=Severity.WARN if is_pass else verdict.severity,
+        description=why if is_pass else f"{verdict.description}; {why}",
         counts={name: number for name, number in verdict.counts.items() if name not in unknown},
     )
 
@@ -130,8 +130,8 @@ def build_ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         history=workspace.history,
         find_hold_reason=lambda: find_hold_reason(sync, settings),
         may_poll=settings.sinks == "on",
-        has_old_changes=lambda after: is_changed_by_another(
-            warehouse_table_path(settings, sync.model.id), after=after, definition=sync.model.definition
+        has_old_changes=lambda after_version: is_changed_by_another(
+            warehouse_table_path(settings, sync.model.id), after=after_version, definition=sync.model.definition
         ),
         is_in_sync_log=lambda: is_logged(workspace.sync_log, sync.id),
         publish_seconds=settings.publish_seconds,

@@ -46,10 +46,10 @@ class TextProgress(RunProgress):
         syncs = sum(step.will_run for step in plan.syncs)
         self._steps_total = models + syncs
         self._steps_ended = 0
-        first = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
-        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{first}")
-        began = clock()
-        self._status_line.show(lambda: f"… starting, {format_duration(clock() - began)}")
+        start_note = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
+        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{start_note}")
+        started_at = clock()
+        self._status_line.show(lambda: f"… starting, {format_duration(clock() - started_at)}")
 
     def on_model_start(self, model: Model, activity: DescribeActivity) -> None:
         self._show_activity(model.name, activity)
@@ -239,15 +239,15 @@ def _format_counts(result: SyncResult) -> str:
         for operation in UnitOperation
         if grid.cells[GridRow.SUCCEEDED, operation]
     ]
-    parts = [f"delivered {', '.join(delivered_counts)}" if delivered_counts else NOTHING_SENT]
+    phrases = [f"delivered {', '.join(delivered_counts)}" if delivered_counts else NOTHING_SENT]
     for cell in (GridRow.REJECTED, GridRow.FAILED, GridRow.IN_JOBS, GridRow.NOT_SENT, GridRow.INVALID):
         if grid.total(cell):
-            parts.append(f"{grid.total(cell)} {cell.value.replace('_', ' ')}")
+            phrases.append(f"{grid.total(cell)} {cell.value.replace('_', ' ')}")
     if result.summary.warned_units:
-        parts.append(f"{result.summary.warned_units} with a warning")
+        phrases.append(f"{result.summary.warned_units} with a warning")
     if queue and queue.depth:
-        parts.append(f"{queue.depth} wait")
-    return "; ".join(parts)
+        phrases.append(f"{queue.depth} wait")
+    return "; ".join(phrases)
 
 
 MAX_CHANGE_WIDTH = 100  # terminal columns of a row's changes

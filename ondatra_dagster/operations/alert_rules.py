@@ -77,15 +77,15 @@ def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings
     ended_runs = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
     if not ended_runs:
         return
-    newest = load_grid(ended_runs[0])
-    attempted_count, rejected_count = newest.total(GridRow.ATTEMPTED), newest.total(GridRow.REJECTED)
+    newest_grid = load_grid(ended_runs[0])
+    attempted_count, rejected_count = newest_grid.total(GridRow.ATTEMPTED), newest_grid.total(GridRow.REJECTED)
     if settings.rejects is not None and attempted_count:
-        share = rejected_count / attempted_count
+        reject_share = rejected_count / attempted_count
         sentence = f"{rejected_count} of {format_count(attempted_count, noun)} rejected, over {settings.rejects:.0%}"
         yield RuleResult(
             subject=sync_id,
             rule=REJECTS,
-            sentence=sentence if share > settings.rejects else None,
+            sentence=sentence if reject_share > settings.rejects else None,
             numbers={"rejected": rejected_count, "attempted": attempted_count, "limit": settings.rejects},
         )
     yield from _evaluate_deviation(sync_id, ended_runs, settings, noun)
@@ -95,7 +95,7 @@ def _evaluate_deviation(
     sync_id: str, ended: Sequence[PastRun], settings: AlertSettings, noun: str
 ) -> Iterator[RuleResult]:
     counts = [load_grid(run).total(GridRow.ATTEMPTED) for run in ended if _counts_all_pending(run)]
-    newest, earlier_counts = counts[:1], counts[1 : COMPARED_RUNS + 1]
+    newest_counts, earlier_counts = counts[:1], counts[1 : COMPARED_RUNS + 1]
     is_newest_complete = _counts_all_pending(ended[0])
     if (
         settings.deviation is None
@@ -105,9 +105,10 @@ def _evaluate_deviation(
     ):
         return
     average = fmean(earlier_counts)
-    deviation = abs(newest[0] - average) / average
+    deviation = abs(newest_counts[0] - average) / average
     sentence = (
-        f"{format_count(newest[0], noun)} attempted, {average:.0f} on average in the {len(earlier_counts)} runs before"
+        f"{format_count(newest_counts[0], noun)} attempted,"
+        f" {average:.0f} on average in the {len(earlier_counts)} runs before"
     )
     yield RuleResult(
         subject=sync_id,
@@ -116,7 +117,7 @@ def _evaluate_deviation(
         if deviation > settings.deviation
         else None,
         numbers={
-            "units": newest[0],
+            "units": newest_counts[0],
             "mean": round(average, 1),
             "runs": len(earlier_counts),
             "limit": settings.deviation,

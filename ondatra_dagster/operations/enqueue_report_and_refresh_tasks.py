@@ -51,10 +51,10 @@ def report_dead_letters(
         if queue and queue.dead_units
     }
     total = sum(dead_count for dead_count, _ in dead_letters_by_sync.values())
-    oldest = max((days for _, days in dead_letters_by_sync.values()), default=0)
+    oldest_days = max((days for _, days in dead_letters_by_sync.values()), default=0)
     summary = (
         f"{format_count(total, 'dead letter')} of {', '.join(dead_letters_by_sync)},"
-        f" the oldest of {format_count(oldest, 'day')}"
+        f" the oldest of {format_count(oldest_days, 'day')}"
     )
     reasons = {"can't be read": unread, "is lost": lost}
     unknown_note = "".join(
@@ -63,7 +63,7 @@ def report_dead_letters(
     return TaskResult(
         task=DEAD_LETTER_TASK,
         message=(f"{summary}: see `ondatra dead SYNC`" if dead_letters_by_sync else "there are none") + unknown_note,
-        counts={"dead": total, "oldest_days": oldest},
+        counts={"dead": total, "oldest_days": oldest_days},
         details=tuple(
             {"sync": sync_id, "dead": dead_count, "oldest_days": days}
             for sync_id, (dead_count, days) in dead_letters_by_sync.items()

@@ -68,11 +68,11 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
     if summary.message:
         metadata["message"] = dg.MetadataValue.text(summary.message)
     if summary.queue:
-        oldest = summary.queue.oldest_since
+        oldest_since = summary.queue.oldest_since
         metadata["queue depth"] = dg.MetadataValue.int(summary.queue.depth)
         metadata["dead letters"] = dg.MetadataValue.int(summary.queue.dead_units)
         metadata["oldest waits seconds"] = dg.MetadataValue.float(
-            round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
+            round((summary.ended_at.timestamp() - oldest_since) if oldest_since else 0.0, 1)
         )
     totals = {cell: summary.grid.known_total(cell) for cell in GridRow}
     metadata |= {cell.value: dg.MetadataValue.int(count) for cell, count in totals.items() if count is not None}

@@ -194,16 +194,16 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     dagster_home = settings.secret("DAGSTER_HOME")
     folder = Path(dagster_home) if dagster_home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
-    base = storage_folder(settings)
+    storage = storage_folder(settings)
     make_state_folder_private(settings.state)
-    with explain_file_errors(base):
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with explain_file_errors(storage):
+        storage.mkdir(mode=0o700, parents=True, exist_ok=True)
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:
         overrides["telemetry"] = {"enabled": False}  # a dagster.yaml can enable it
     # paths in the project's dagster.yaml are relative to its folder, as for `dg dev`, which is started there
-    with _explain_storage_errors(base), contextlib.chdir(folder):
-        ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
+    with _explain_storage_errors(storage), contextlib.chdir(folder):
+        ref = InstanceRef.from_dir(str(storage), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:
             yield instance
 

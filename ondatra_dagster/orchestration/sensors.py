@@ -78,8 +78,10 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
         close_abandoned_runs(context.instance, workspace.settings.state)
         previous_requests = load_requests(context.cursor)
         keys = {sync.id: sync_key(sync.model) for sync in workspace.syncs.values()}
-        busy = keys_in_unfinished_runs(context.instance, list(keys.values()))
-        sensor_requests = _choose_requests(_syncs_with_work(workspace), previous_requests, busy, now=workspace.clock())
+        busy_keys = keys_in_unfinished_runs(context.instance, list(keys.values()))
+        sensor_requests = _choose_requests(
+            _syncs_with_work(workspace), previous_requests, busy_keys, now=workspace.clock()
+        )
         requested_names = [
             name
             for name, sensor_request in sensor_requests.items()
@@ -103,9 +105,9 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
         description="Tells alerts.webhook which alerts fired and which are over; starts no run",
     )
     def sensor(_: dg.SensorEvaluationContext) -> dg.SkipReason:
-        current = _reload_workspace(workspace)
-        alerts = AlertService(current or workspace)
-        return dg.SkipReason(alerts.check_and_send(is_current=current is not None).message)
+        current_workspace = _reload_workspace(workspace)
+        alerts = AlertService(current_workspace or workspace)
+        return dg.SkipReason(alerts.check_and_send(is_current=current_workspace is not None).message)
 
     return sensor
 
@@ -116,10 +118,10 @@ def _reload_workspace(workspace: Workspace) -> Workspace | None:
     A code location keeps the project that it started with, and models may have been edited since then.
     """
     try:
-        current = load_workspace(workspace.settings.root)
+        current_workspace = load_workspace(workspace.settings.root)
     except OndatraError:
         return None
-    return dataclasses.replace(current, clock=workspace.clock)
+    return dataclasses.replace(current_workspace, clock=workspace.clock)
 
 
 class _PendingWork(NamedTuple):
@@ -175,9 +177,9 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
         previous_requests = load_requests(context.cursor)
-        busy = keys_in_unfinished_runs(context.instance, list(keys.values()))
+        busy_keys = keys_in_unfinished_runs(context.instance, list(keys.values()))
         sensor_requests = _choose_requests(
-            _models_with_due_events(workspace), previous_requests, busy, now=workspace.clock()
+            _models_with_due_events(workspace), previous_requests, busy_keys, now=workspace.clock()
         )
         new_requests = {
             name: sensor_request
@@ -229,9 +231,9 @@ def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
         previous_requests = load_requests(context.cursor)
-        busy = keys_in_unfinished_runs(context.instance, _asset_keys(models))
+        busy_keys = keys_in_unfinished_runs(context.instance, _asset_keys(models))
         steps, now = _steps_with_work(workspace), workspace.clock()
-        sensor_requests, requested_models = _choose_models(steps, previous_requests, busy, now=now)
+        sensor_requests, requested_models = _choose_models(steps, previous_requests, busy_keys, now=now)
         new_requests = {
             name: sensor_request
             for name, sensor_request in sensor_requests.items()
@@ -239,7 +241,9 @@ def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
         }
         requests = [_build_run_request(new_requests, _asset_keys(requested_models))] if requested_models else []
         skip_reason = (
-            None if requested_models else _skip_reason([step.model for step in steps], sensor_requests, busy, now=now)
+            None
+            if requested_models
+            else _skip_reason([step.model for step in steps], sensor_requests, busy_keys, now=now)
         )
         return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
 

@@ -71,10 +71,10 @@ class RecordPublisher:
         """Write a file for each type that has enough rows, or whose rows have waited long enough."""
         due_kinds = {
             kind
-            for kind, rows, oldest in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
+            for kind, rows, oldest_time in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
             if rows >= unpublished_records.FILE_ROWS
-            or now - oldest >= self._publish_seconds
-            or is_from_future(oldest, now)
+            or now - oldest_time >= self._publish_seconds
+            or is_from_future(oldest_time, now)
         }
         if due_kinds and (self._queue.replaces_rows or self._queue.unit_kind is UnitKind.GROUP):
             # deletes first: recovery takes a delete before recorded rows for done, unless a record says otherwise
@@ -84,7 +84,9 @@ class RecordPublisher:
             self._publish_next(kind)
         unassigned_rows = unpublished_records.count_unassigned_rows(self._queue, self._run_id)
         self._unpublished_rows = sum(rows for _, rows, _ in unassigned_rows)
-        self._due_at = min((oldest + self._publish_seconds for _, _, oldest in unassigned_rows), default=math.inf)
+        self._due_at = min(
+            (oldest_time + self._publish_seconds for _, _, oldest_time in unassigned_rows), default=math.inf
+        )
 
     def publish_all(self) -> None:
         """Write all rows that are left, first the files that a crash left incomplete."""
@@ -148,8 +150,8 @@ def to_datetime(seconds: float) -> datetime:
 def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> None:
     """Note that runs after `since`, up to `upto`, may have recorded invalid rows that are new to the queue."""
     run_span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
-    first, _, last = (run_span or f"{since}:{upto}").partition(":")
-    queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first, since)}:{max(last, upto)}")
+    first_run_id, _, last_run_id = (run_span or f"{since}:{upto}").partition(":")
+    queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first_run_id, since)}:{max(last_run_id, upto)}")
 
 
 def drop_recorded_invalid_rows(
@@ -159,11 +161,11 @@ def drop_recorded_invalid_rows(
 
     Without such a note, the queue knows that none of the rows has a record.
     """
-    span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
-    if span is None:
+    run_span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
+    if run_span is None:
         yield from rows
         return
-    since, _, upto = span.partition(":")
+    since, _, upto = run_span.partition(":")
     table_id = queue.read_meta("table_id")
     recorded_rows = tracking.read_invalid_rows(sync_id, since=since, upto=upto)
     recorded_rowids = {rowid for rowid, row_table_id in recorded_rows if row_table_id == table_id}

@@ -183,8 +183,12 @@ def choose_mode(context: RunContext) -> tuple[RunMode, str]:
     if context.watermark == NOTHING_ENQUEUED:
         return RunMode.FULL, "the first run sends the whole table"
     if context.source.version > context.watermark:
-        first, last = context.watermark + 1, context.source.version
-        mode_reason = f"version {last} is new" if first == last else f"versions {first} to {last} are new"
+        first_version, last_version = context.watermark + 1, context.source.version
+        mode_reason = (
+            f"version {last_version} is new"
+            if first_version == last_version
+            else f"versions {first_version} to {last_version} are new"
+        )
         return RunMode.INCREMENTAL, mode_reason
     if context.source.invalid_version > context.invalid_watermark:
         return RunMode.INCREMENTAL, "rows were newly set aside"

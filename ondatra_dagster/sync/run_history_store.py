@@ -189,9 +189,9 @@ class RunHistory:
 
     def as_required(self) -> Self:
         """Return the same history for a caller that can't do without it: it raises StateError."""
-        other = copy.copy(self)
-        other._is_required = True  # noqa: SLF001 - of the same class
-        return other
+        required_history = copy.copy(self)
+        required_history._is_required = True  # noqa: SLF001 - of the same class
+        return required_history
 
     def begin_run(self, run: PastRun) -> None:
         """Note that a run has begun, and that no earlier run of its sync is running any more.
@@ -247,8 +247,12 @@ class RunHistory:
         """
         if run.result is not RunResult.RUNNING or self._is_at_work(run.sync_id):
             return run
-        now = next(iter(self._select_runs(sync_id=run.sync_id, run_id=run.run_id)), run)
-        return dataclasses.replace(now, result=RunResult.CRASHED) if now.result is RunResult.RUNNING else now
+        current_run = next(iter(self._select_runs(sync_id=run.sync_id, run_id=run.run_id)), run)
+        return (
+            dataclasses.replace(current_run, result=RunResult.CRASHED)
+            if current_run.result is RunResult.RUNNING
+            else current_run
+        )
 
     def has_begun(self, sync_id: str) -> bool:
         """Return whether any of the sync's runs may have sent something."""

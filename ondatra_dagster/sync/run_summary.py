@@ -52,8 +52,10 @@ RECORDED_ROWS = frozenset({*GRID_ROW_BY_END.values(), GridRow.INVALID})
 
 def describe_counts(counts: Mapping[UnitOperation, int]) -> str:
     """Return the counts in words: 3 inserts and 1 update."""
-    parts = [format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)]
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    count_texts = [
+        format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)
+    ]
+    return " and ".join([", ".join(count_texts[:-1]), count_texts[-1]] if len(count_texts) > 1 else count_texts)
 
 
 @dataclasses.dataclass(slots=True)

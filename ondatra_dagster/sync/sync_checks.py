@@ -85,11 +85,11 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
             f"{format_count(dead_count, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead_count else ""
         )
         time_note = "by the newest run" if run.is_past else "now"
-        now = f"{format_count(rejected_count, run.unit_noun)} rejected {time_note}" if rejected_count else ""
+        rejected_note = f"{format_count(rejected_count, run.unit_noun)} rejected {time_note}" if rejected_count else ""
         warning_note = (
             f"{format_count(run.warned_units, run.unit_noun)} delivered with a warning" if run.warned_units else ""
         )
-        return verdict(Severity.WARN, "; ".join(filter(None, (now, dead_letter_note, warning_note))))
+        return verdict(Severity.WARN, "; ".join(filter(None, (rejected_note, dead_letter_note, warning_note))))
     has_reject_count = GridRow.REJECTED in run.grid.known_rows
     return verdict(
         Severity.PASS, f"no {run.unit_noun} was rejected" if has_reject_count else "there are no dead letters"
@@ -125,9 +125,9 @@ def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
     """
     queue = run.queue
     waiting_units = queue.depth if queue else 0
-    oldest = queue.oldest_since if queue else None
+    oldest_since = queue.oldest_since if queue else None
     now = (run.queue_read_at or run.ended_at).timestamp()
-    age = now - oldest if oldest is not None else 0.0
+    age = now - oldest_since if oldest_since is not None else 0.0
     counts: dict[str, Json] = {
         "waiting": waiting_units,
         "in_jobs": queue.units_in_jobs if queue else 0,
@@ -158,12 +158,14 @@ def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
 
 
 def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
-    parts = {
+    units_by_state = {
         "pending": queue.pending_units,
         f"to be tried again{due_in}": queue.waiting_units,
         "in open jobs": queue.units_in_jobs,
     }
-    return " and ".join(f"{format_count(units, noun)} {description}" for description, units in parts.items() if units)
+    return " and ".join(
+        f"{format_count(units, noun)} {description}" for description, units in units_by_state.items() if units
+    )
 
 
 def _format_next_try(run: RunSummary, now: float) -> str:
@@ -207,14 +209,14 @@ _RUN_PROBLEMS = (_describe_outage, _describe_no_delivery, _describe_dead_units)
 
 def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
     """Return WARN while there are invalid rows, like the model's check of the same name."""
-    newly = run.grid.total(GridRow.INVALID)
+    new_invalid_rows = run.grid.total(GridRow.INVALID)
     return SyncCheckResult(
         name="invalid_records",
         severity=Severity.WARN if run.invalid_count else Severity.PASS,
-        description=f"{describe_invalid_rows(run.invalid_count)} ({newly} of them newly)"
+        description=f"{describe_invalid_rows(run.invalid_count)} ({new_invalid_rows} of them newly)"
         if run.invalid_count
         else "every row has a key of its own",
-        counts={"set_aside": run.invalid_count, "newly": newly},
+        counts={"set_aside": run.invalid_count, "newly": new_invalid_rows},
         samples=tuple({"key": row.key, "reason": row.reason} for row in run.invalid_samples)
         if run.invalid_count
         else (),

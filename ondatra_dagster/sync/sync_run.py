@@ -62,8 +62,8 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
     with contextlib.ExitStack() as stack:
         try:
             queue = stack.enter_context(sync.open_queue())
-        except BusyError as busy:
-            return RunSummary.without_run(sync.id, str(busy), at=at)
+        except BusyError as busy_error:
+            return RunSummary.without_run(sync.id, str(busy_error), at=at)
         source = ports.read_source() or source  # again: others may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
@@ -80,9 +80,11 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
 
 def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
     """Correct times in the queue from a clock that was ahead, and log that."""
-    latest = correct_times(queue, now)
-    if latest is not None:
-        latest_text, now_text = (datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest, now))
+    latest_time = correct_times(queue, now)
+    if latest_time is not None:
+        latest_text, now_text = (
+            datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest_time, now)
+        )
         log.warning(
             "%s: its queue has times up to %s, and the clock says %s. What waited counts as due now."
             " If the clock is wrong now, set it right",
@@ -167,12 +169,14 @@ class SyncRun:
 
     def _enqueue_and_store_invalid(self, recovered: RecordedOutcomes, run_id: str) -> None:
         enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
-        now, upto = self._ports.clock(), self._source.invalid_version
-        if upto > self._queue.invalid_watermark:
-            invalid_rows = self._ports.feed.invalid_rows(self._queue.invalid_watermark, upto)
+        now, invalid_version = self._ports.clock(), self._source.invalid_version
+        if invalid_version > self._queue.invalid_watermark:
+            invalid_rows = self._ports.feed.invalid_rows(self._queue.invalid_watermark, invalid_version)
             rows = drop_recorded_invalid_rows(self._queue, self._ports.record_store, self._sync.id, invalid_rows)
             attempt = PushAttempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
-            stored_count = store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
+            stored_count = store_invalid_rows(
+                self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=invalid_version
+            )
             self._counters.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: stored_count})
 
     def _check_removals(self) -> None:
@@ -187,9 +191,9 @@ class SyncRun:
 
     def _describe_hold(self) -> str:
         """Return why nothing may be sent, and what is pending; "" if rows may be sent."""
-        hold = self._ports.find_hold_reason()
-        planned_text = describe_counts(count_units(self._queue)) if hold else ""
-        return f"{hold}: {planned_text} pending" if planned_text else hold or ""
+        hold_reason = self._ports.find_hold_reason()
+        planned_text = describe_counts(count_units(self._queue)) if hold_reason else ""
+        return f"{hold_reason}: {planned_text} pending" if planned_text else hold_reason or ""
 
     def _build_summary(self, run_id: str | None, *, is_outage: bool = False, message: str) -> RunSummary:
         return RunSummary(

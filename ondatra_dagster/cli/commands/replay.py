@@ -33,9 +33,9 @@ def command(
 ) -> int:
     """Send the dead letters of SYNC again with the newest values, and its waiting rows at once."""
     workspace, chosen_sync = open_sync(sync)
-    died_since = since.astimezone(UTC) if since else None
+    since_utc = since.astimezone(UTC) if since else None
     if preview:
-        if not show_dead_letters(chosen_sync, as_json=as_json, limit=limit, since=died_since):
+        if not show_dead_letters(chosen_sync, as_json=as_json, limit=limit, since=since_utc):
             message = "there are no such dead letters" if since else "there are no dead letters"
             return report_no_dead_letters(workspace.try_read_queue(chosen_sync.id), told=message)
         return 0
@@ -44,7 +44,7 @@ def command(
             f"nothing of {chosen_sync.id} is sent again now; replay once more after the next run: {loss_message}"
         )
     else:
-        print_message(_replay_rows(chosen_sync, limit, died_since))
+        print_message(_replay_rows(chosen_sync, limit, since_utc))
     options = RunCommandOptions(as_json=as_json, trigger="ondatra replay")
     return execute_plan(workspace, workspace.sync_plan(chosen_sync), options)
 

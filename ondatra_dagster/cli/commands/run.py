@@ -163,7 +163,7 @@ def _report_idle(workspace: Workspace, plan: Plan, options: RunCommandOptions) -
                 "to be tried again": queue.waiting_units,
                 "in open jobs to be asked about": queue.units_in_jobs,
             }
-            parts = [
+            phrases = [
                 f"{format_count(units, noun)} {state_text}" for state_text, units in units_by_state.items() if units
             ]
-            print_message(f"{step.sync_id}: {' and '.join(parts)} in {wait_text}")
+            print_message(f"{step.sync_id}: {' and '.join(phrases)} in {wait_text}")

@@ -105,16 +105,16 @@ def _print_lines(lines: Iterable[Mapping[str, Json]], columns: Mapping[str, str]
 
 def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:
     table = step.table
-    ran = [table.changed_at] if table and table.changed_at else []
+    run_times = [table.changed_at] if table and table.changed_at else []
     if table and seen_at:
-        ran.append(datetime.fromtimestamp(seen_at, UTC))
+        run_times.append(datetime.fromtimestamp(seen_at, UTC))
     return {
         **_event_fields(workspace, step.model),
         "model": step.model.name,
         "kind": step.model.kind.name,
         "version": table.version if table else None,
         "rows": table.commit_metadata.rows if table and table.commit_metadata else None,
-        "last_run_at": format_local_time(max(ran)) if ran else None,
+        "last_run_at": format_local_time(max(run_times)) if run_times else None,
         "disk_bytes": disk_usage(table_path(workspace.settings, step.model.id)),
         "will_run": step.will_run,
         "plan": step.reason,

@@ -60,8 +60,8 @@ class DeliveredKeys:
         """Return whether the API has the key, or a row of it, after the newest acknowledged change."""
         if each.key in self._newest_by_key or not self._newest_by_rowid:
             return self.is_key_delivered(each.key)
-        marks = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
-        return any(mark.is_present for mark in marks if mark)
+        changes = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
+        return any(change.is_present for change in changes if change)
 
     def is_key_delivered(self, key: str) -> bool:
         """Return whether the API has the key after its newest acknowledged change."""
@@ -70,11 +70,11 @@ class DeliveredKeys:
     def read_delivered_records(self) -> Iterator[DeliveredRecord]:
         """Yield the records, with their payloads, of what the API has."""
         for end in self._read_succeeded_records(with_payload=True):
-            mark = _build_change(end)
-            newest = (
+            change = _build_change(end)
+            newest_change = (
                 self._find_by_rowid(end) if self._has_other_key(end) else self._newest_by_key[self._derive_key(end)]
             )
-            if mark.is_present and newest == mark:
+            if change.is_present and newest_change == change:
                 yield end
 
     def build_deletes(self, queue: Queue, source: SourceState) -> FeedSegment:

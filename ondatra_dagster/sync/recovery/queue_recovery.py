@@ -49,14 +49,14 @@ def recover_queue(
 
     With `is_new_state` a sync without a snapshot begins as in its first run, whatever was delivered before.
     """
-    snapshot, newest = ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports)
+    snapshot, newest_run_id = ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports)
     has_queue = queue.read_meta("table_id") is not None and not is_restoring(queue)
-    is_lost = not has_queue or _is_stale(queue, sync, ports, snapshot, newest)
-    usable_snapshot = snapshot if is_lost and snapshot and _may_have_sent(snapshot, newest) else None
+    is_lost = not has_queue or _is_stale(queue, sync, ports, snapshot, newest_run_id)
+    usable_snapshot = snapshot if is_lost and snapshot and _may_have_sent(snapshot, newest_run_id) else None
     if usable_snapshot:
         refuse_snapshot_of_other_format(usable_snapshot, sync, source)
         ports.notify(describe_restore(queue, sync, ports, usable_snapshot))
-        restore_snapshot(queue, usable_snapshot, now=ports.clock(), recorded_upto=newest)
+        restore_snapshot(queue, usable_snapshot, now=ports.clock(), recorded_upto=newest_run_id)
         renew_pending_finalize(queue, journal=sync.journal_file)
     elif is_lost or _is_empty_for_another_destination(queue, sync, source):
         if snapshot is None and not is_new_state:
@@ -118,8 +118,8 @@ def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, sn
         queue.write_meta("base_url", sync.push_config.base_url or "")
         write_unit_format(queue, sync.unit_format.with_key_types(source.columns), named_since="")
         # in the transaction: a queue that was begun has a snapshot, so it can be lost at any time
-        before = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
-        ports.record_store.write_snapshot(before)
+        first_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
+        ports.record_store.write_snapshot(first_snapshot)
 
 
 def _recover_from_records(
@@ -243,11 +243,11 @@ def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
     snapshot = ports.record_store.read_newest_snapshot(sync.id)
     snapshot_run_id = snapshot.run_id if snapshot else RUN_ID_BEFORE_ALL_RUNS
     # the records of all runs until now add nothing to this snapshot
-    newest = max(snapshot_run_id, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
-    queue.write_meta("last_run", newest)
+    newest_run_id = max(snapshot_run_id, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
+    queue.write_meta("last_run", newest_run_id)
     # an older copy of the queue knows the same runs, and must count as stale all the same
     queue.write_meta(SNAPSHOTS_WITHOUT_RUN, 1 + (max(count_snapshots_without_run(queue, snapshot)) if snapshot else 0))
-    new_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
+    new_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=newest_run_id, written_at=ports.now())
     ports.record_store.write_snapshot(new_snapshot)
 
 

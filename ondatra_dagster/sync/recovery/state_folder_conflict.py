@@ -49,24 +49,24 @@ class StateFolderConflictCheck:
 
     def check_during_run(self) -> None:
         """Raise OtherStateFolderError if another state folder has begun a run since; else renew the heartbeat."""
-        if mark := self.find_newer_run():
-            raise self._build_error(mark)
+        if heartbeat := self.find_newer_run():
+            raise self._build_error(heartbeat)
         self._write_heartbeat()
 
     def find_newer_run(self) -> RunHeartbeat | None:
         """Return the heartbeat that another run wrote in place of this one's; None if no run has."""
-        mark = self._read_heartbeat()
-        return mark if mark and mark.run_id != self._run_id else None
+        heartbeat = self._read_heartbeat()
+        return heartbeat if heartbeat and heartbeat.run_id != self._run_id else None
 
     def end_run(self) -> None:
         """Note in the heartbeat that the run has ended, so that no other run waits for a sign of it."""
         self._write_heartbeat(has_ended=True)
 
     def _write_heartbeat(self, *, has_ended: bool = False) -> None:
-        mark = RunHeartbeat(
+        heartbeat = RunHeartbeat(
             run_id=self._run_id, state_id=self._own_state_id, seen_at=self._ports.now(), has_ended=has_ended
         )
-        self._ports.record_store.write_heartbeat(self._sync.id, mark)
+        self._ports.record_store.write_heartbeat(self._sync.id, heartbeat)
 
     def _read_heartbeat(self) -> RunHeartbeat | None:
         return self._ports.record_store.read_heartbeat(self._sync.id)
@@ -85,20 +85,20 @@ class StateFolderConflictCheck:
         """
         if first.has_ended:
             return first
-        silence = 2 * self._ports.publish_seconds
+        silence_seconds = 2 * self._ports.publish_seconds
         self._ports.notify(
             f"{self._sync.id}: run {first.run_id} of the state folder with the id {first.state_id} hasn't"
-            f" ended; waiting {format_duration(silence)} for a sign of it"
+            f" ended; waiting {format_duration(silence_seconds)} for a sign of it"
         )
-        mark: RunHeartbeat | None = first
-        for _ in range(int(silence / HEARTBEAT_POLL_SECONDS) + 1):
+        heartbeat: RunHeartbeat | None = first
+        for _ in range(int(silence_seconds / HEARTBEAT_POLL_SECONDS) + 1):
             self._ports.sleep(HEARTBEAT_POLL_SECONDS)
-            mark = self._read_heartbeat()
-            if mark is None or mark.has_ended:
+            heartbeat = self._read_heartbeat()
+            if heartbeat is None or heartbeat.has_ended:
                 break
-            if mark != first:
-                raise self._build_error(mark)
-        return mark
+            if heartbeat != first:
+                raise self._build_error(heartbeat)
+        return heartbeat
 
     def _build_error(self, mark: RunHeartbeat) -> OtherStateFolderError:
         return OtherStateFolderError(

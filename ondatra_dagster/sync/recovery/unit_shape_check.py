@@ -28,11 +28,11 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
         return
     refuse_other_format(queue, sync, new_format)
     _refuse_changes_of_other_format(queue, sync, ports, new_format)
-    since = find_last_run_with_other_keys(
+    last_run_with_other_keys = find_last_run_with_other_keys(
         queue_format, queue.read_meta(KEY_NAMES_SINCE) or "", new_format, ports.record_store.list_runs(sync.id)
     )
     with queue.store.write_transaction():
-        write_unit_format(queue, new_format, named_since=since)
+        write_unit_format(queue, new_format, named_since=last_run_with_other_keys)
 
 
 def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:

@@ -90,13 +90,13 @@ def _final_table_rows(case: PushCase) -> Sequence[Row]:
     """Return the table's last rows: merge and partition keep rows that their query no longer gives."""
     if case.kind not in ("merge", "partition"):
         return case.versions[-1]
-    newest: dict[str, list[Row]] = {}
+    newest_rows_by_key: dict[str, list[Row]] = {}
     for rows in case.versions:
         rows_by_key: dict[str, list[Row]] = {}
         for row in rows:
             rows_by_key.setdefault(repr([row[name] for name in case.key]), []).append(row)
-        newest.update(rows_by_key)
-    return [row for rows in newest.values() for row in rows]
+        newest_rows_by_key.update(rows_by_key)
+    return [row for rows in newest_rows_by_key.values() for row in rows]
 
 
 def check_repeated_batch_repeats_calls(stage: PushHarness, case: PushCase) -> Iterator[str]:
@@ -127,13 +127,13 @@ def check_finalize_reports_failure(stage: PushHarness, case: PushCase) -> Iterat
         return
     with stage.open_run() as run:
         run.deliver_version(case.versions[0])
-        before = len(run.api.calls)
+        calls_before = len(run.api.calls)
         try:
             run.finalize(len(case.versions[0]), 0)
         except PushContractError as error:
             yield f"finalize() fails, though the API did nothing wrong: {error}"
             return
-        if len(run.api.calls) == before:
+        if len(run.api.calls) == calls_before:
             return
         run.api.faults.always = Fault(times=None, status=503)
         try:
@@ -268,8 +268,8 @@ def _wrong_verdict_messages(handed: Sequence[RecordedPush], what: str, why: str)
 
 def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str]:
     """Check that push() takes a null in any column outside the key: a failure there blocks all rows of the batch."""
-    names = dict.fromkeys(name for row in case.versions[0] for name in row)
-    for name in names:
+    column_names = dict.fromkeys(name for row in case.versions[0] for name in row)
+    for name in column_names:
         if name in case.key or name in case.never_null:
             continue
         rows_with_null = [{**row, name: None} for row in case.versions[0]]

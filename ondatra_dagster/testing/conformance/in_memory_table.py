@@ -111,13 +111,17 @@ class InMemoryTable:
                 yield from self._insert_rows(new_rows[key])
 
     def _write_scd2(self, given: list[Row]) -> RowChanges:
-        current = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items() if row["is_current"]}
+        current_rowids = {
+            _json_text(self._key_values(row)): rowid for rowid, row in self._rows.items() if row["is_current"]
+        }
         new_rows = {_json_text(self._key_values(row)): row for row in given}
-        for key in [key for key in current if self._is_changed(current[key], new_rows.get(key))]:
+        for key in [key for key in current_rowids if self._is_changed(current_rowids[key], new_rows.get(key))]:
             end_columns = {"valid_to_snapshot": self._version, "is_current": False}
-            yield from self._update_row(current[key], {**self._rows[current.pop(key)], **end_columns})
+            yield from self._update_row(current_rowids[key], {**self._rows[current_rowids.pop(key)], **end_columns})
         start_columns = {"valid_from_snapshot": self._version, "valid_to_snapshot": None, "is_current": True}
-        yield from self._insert_rows([{**row, **start_columns} for key, row in new_rows.items() if key not in current])
+        yield from self._insert_rows(
+            [{**row, **start_columns} for key, row in new_rows.items() if key not in current_rowids]
+        )
 
     def _is_changed(self, rowid: int, row: Row | None) -> bool:
         current_row = {name: value for name, value in self._rows[rowid].items() if name not in SCD2_TYPES}

@@ -131,7 +131,7 @@ class ConformanceRun:
 
     def run_sync(self, *, batch_size: int | None = None) -> Sequence[RecordedPush]:
         """Deliver once, and return the batches that this run gave to the push function."""
-        before = len(self.recorded_pushes)
+        pushes_before = len(self.recorded_pushes)
         self._now += RUN_INTERVAL_SECONDS
         # calls are made one after the other, so that a fault meets the same call each time
         push = dataclasses.replace(self._config.push, max_concurrent=1)
@@ -142,7 +142,7 @@ class ConformanceRun:
         mark_due_pending(self._queue, self._now)
         hooks = DeliveryHooks(clock=lambda: self._now, on_settled=lambda *_: None, sleep=self._sleep)
         deliver(self._queue, self._push, settings, hooks)
-        return self.recorded_pushes[before:]
+        return self.recorded_pushes[pushes_before:]
 
     def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
         """Write these rows to the table, and deliver until nothing is left to retry."""
@@ -280,6 +280,6 @@ class RedirectTransport(DeadlineTransport):
         self._address = httpx.URL(address)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        place = {"scheme": self._address.scheme, "host": self._address.host, "port": self._address.port}
-        request.url = request.url.copy_with(**place)
+        url_parts = {"scheme": self._address.scheme, "host": self._address.host, "port": self._address.port}
+        request.url = request.url.copy_with(**url_parts)
         return super().handle_request(request)

@@ -91,9 +91,9 @@ def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
         click.echo(line.rstrip(), err=True)
     if len(shown_calls) < len(calls):
         click.echo(f"  {'and ' if shown_calls else ''}{len(calls) - len(shown_calls)} more", err=True)
-    crm = f"{format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
-    erp = f"{format_count(len(api.invoices()), 'invoice')} and {format_count(len(api.prices()), 'price')}"
-    click.echo(f"The CRM holds {crm}; the ERP holds {erp}.", err=True)
+    crm_text = f"{format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
+    erp_text = f"{format_count(len(api.invoices()), 'invoice')} and {format_count(len(api.prices()), 'price')}"
+    click.echo(f"The CRM holds {crm_text}; the ERP holds {erp_text}.", err=True)
 
 
 def is_own_demo_api(port: int, state: Path | None) -> bool:

@@ -78,7 +78,11 @@ class RecordCollection:
         records: Any = body.get(f"{self.noun}s")
         if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
             return refusal(400, f"the body needs a list of {self.noun}s")
-        faults = [fault for each in records if (fault := self.find_missing_id(each) or self.find_fault(each))]
+        faults = [
+            fault
+            for new_record in records
+            if (fault := self.find_missing_id(new_record) or self.find_fault(new_record))
+        ]
         if faults:
             return refusal(422, "; ".join(faults))
         self.records.clear()
