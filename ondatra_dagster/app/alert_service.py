@@ -72,8 +72,8 @@ class AlertService:
 
     def on_failure(self, subject_type: SubjectType, name: str, message: str) -> None:
         """Store that a model or a sync has failed with this message. Row values that Spark quotes in it are masked."""
-        masked = QUOTED_VALUE.sub("'…'", message)
-        self._store_results(lambda: [evaluate_failure(subject_type, name, [masked])], run=self._current_run)
+        masked_message = QUOTED_VALUE.sub("'…'", message)
+        self._store_results(lambda: [evaluate_failure(subject_type, name, [masked_message])], run=self._current_run)
 
     def on_sync_end(self, result: SyncResult) -> None:
         """Store the rule results of a sync. Without errors, skip a sync that another process delivers."""
@@ -98,14 +98,20 @@ class AlertService:
         if is_current:
             self.resolve_alerts()
         self._store_results(lambda: [*self._crash_results(), *self._no_success_results()], run=self._newest_run)
-        sent = self.send()
-        left, alerting = self._store.read_unsent(), self._store.read_active_alerts()
-        waits = f"; {format_count(len(left), 'alert')} couldn't be sent and will be at the next look" if left else ""
+        sent_count = self.send()
+        unsent_alerts, active_alerts = self._store.read_unsent(), self._store.read_active_alerts()
+        unsent_note = (
+            f"; {format_count(len(unsent_alerts), 'alert')} couldn't be sent and will be at the next look"
+            if unsent_alerts
+            else ""
+        )
         return TaskResult(
             task=ALERT_TASK,
-            message=f"{format_count(sent, 'alert')} sent, {len(alerting)} still alerting{waits}",
-            counts={"sent": sent, "waiting": len(left), "alerting": len(alerting)},
-            details=tuple({each.type: each.subject, "rule": each.rule, "since": each.since} for each in alerting),
+            message=f"{format_count(sent_count, 'alert')} sent, {len(active_alerts)} still alerting{unsent_note}",
+            counts={"sent": sent_count, "waiting": len(unsent_alerts), "alerting": len(active_alerts)},
+            details=tuple(
+                {alert.type: alert.subject, "rule": alert.rule, "since": alert.since} for alert in active_alerts
+            ),
         )
 
     def read_active_alerts(self) -> list[ActiveAlert]:
@@ -123,19 +129,19 @@ class AlertService:
             return 0
 
     def _send(self) -> int:
-        sent = 0
+        sent_count = 0
         with (
             self._store.sending_lock(),
             AlertWebhook(self._settings, secrets=self._workspace.settings.secret) as webhook,
         ):
             for alert in self._store.read_unsent():
-                if why := webhook.send_alert(alert.id, alert.body):
-                    self._store.store_send_error(alert, why)
-                    log.warning("an alert was not taken: %s", why)
+                if problem := webhook.send_alert(alert.id, alert.body):
+                    self._store.store_send_error(alert, problem)
+                    log.warning("an alert was not taken: %s", problem)
                     break
                 self._store.delete_sent(alert)
-                sent += 1
-        return sent
+                sent_count += 1
+        return sent_count
 
     def _read_initial_alerts(self) -> list[ActiveAlert]:
         try:
@@ -159,23 +165,29 @@ class AlertService:
             log.warning("alerts are left as they are: %s", error)
 
     def _recovery_results(self) -> Iterator[RuleResult]:
-        for each in self._initial_alerts:
-            if why := recovery_reason(self._workspace, each):
+        for alert in self._initial_alerts:
+            if recovery_text := recovery_reason(self._workspace, alert):
                 yield RuleResult(
-                    type=SubjectType(each.type), subject=each.subject, rule=each.rule, sentence=None, recovery=why
+                    type=SubjectType(alert.type),
+                    subject=alert.subject,
+                    rule=alert.rule,
+                    sentence=None,
+                    recovery=recovery_text,
                 )
-        late = {each.subject for each in self._initial_alerts if each.rule == NO_SUCCESS}
-        for reading in self._no_success_results(sync for name, sync in self._workspace.syncs.items() if name in late):
-            if reading.sentence is None:
-                yield reading
+        late_syncs = {alert.subject for alert in self._initial_alerts if alert.rule == NO_SUCCESS}
+        for result in self._no_success_results(
+            sync for name, sync in self._workspace.syncs.items() if name in late_syncs
+        ):
+            if result.sentence is None:
+                yield result
 
     def _run_results(self, result: SyncResult) -> Iterator[RuleResult]:
         sync_id, summary = result.sync.id, result.summary
-        errors = [verdict.description for verdict in result.errors]
+        errors = [check_result.description for check_result in result.errors]
         pending = summary.queue.depth if summary.queue else 0
         if errors or has_recovered(self._workspace, sync_id, pending=pending):
-            detail = next(_row_errors(result), "")
-            yield evaluate_failure(SubjectType.SYNC, sync_id, errors, detail=detail)
+            first_error = next(_row_errors(result), "")
+            yield evaluate_failure(SubjectType.SYNC, sync_id, errors, detail=first_error)
         if summary.run_id:
             runs = self._workspace.history.list_runs(sync_id, limit=RUNS_READ)
             yield from evaluate_runs(sync_id, runs, self._settings, noun=unit_noun(result.sync))
@@ -183,25 +195,25 @@ class AlertService:
 
     def _crash_results(self) -> Iterator[RuleResult]:
         """Yield the failure of each sync whose process was killed, as that process couldn't store it."""
-        crashed = self._workspace.history.count_crashed_runs()
+        crashed_runs = self._workspace.history.count_crashed_runs()
         for sync_id in self._workspace.syncs:
-            if crashed[sync_id]:
+            if crashed_runs[sync_id]:
                 yield evaluate_crash(sync_id)
 
     def _no_success_results(self, syncs: Iterable[Sync] | None = None) -> Iterator[RuleResult]:
         """Yield the results of the rule no_success for these syncs, or for all."""
         totals = self._workspace.history.read_totals()
         for sync in self._workspace.syncs.values() if syncs is None else syncs:
-            last = totals.get(sync.id)
-            reading = evaluate_no_success(
+            sync_totals = totals.get(sync.id)
+            result = evaluate_no_success(
                 sync.id,
                 waiting_since=pending_since(self._workspace, sync),
-                last_success=last.last_success.timestamp() if last and last.last_success else None,
+                last_success=sync_totals.last_success.timestamp() if sync_totals and sync_totals.last_success else None,
                 now=self._workspace.clock(),
                 settings=self._settings,
             )
-            if reading:
-                yield reading
+            if result:
+                yield result
 
     def _build_alert(
         self, reading: RuleResult, state: AlertState, *, run: Callable[[RuleResult], RunReference]
@@ -224,24 +236,24 @@ class AlertService:
 
     def _current_run(self, reading: RuleResult) -> RunReference:
         """Return the run of this process; without a run id if the sync's newest run is another Dagster run's."""
-        own = self.dagster_run_id
+        own_run_id = self.dagster_run_id
         if reading.type is SubjectType.MODEL:
-            return RunReference(own, own)
-        newest = self._newest_run(reading)
-        is_of_another = own is not None and newest.dagster_run_id != own
-        return RunReference(None, own) if is_of_another else newest
+            return RunReference(own_run_id, own_run_id)
+        newest_run = self._newest_run(reading)
+        is_other_run = own_run_id is not None and newest_run.dagster_run_id != own_run_id
+        return RunReference(None, own_run_id) if is_other_run else newest_run
 
     def _newest_run(self, reading: RuleResult) -> RunReference:
         """Return the sync's newest run."""
-        newest = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
-        return RunReference(newest.run_id, newest.dagster_run_id) if newest else RunReference()
+        newest_run = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
+        return RunReference(newest_run.run_id, newest_run.dagster_run_id) if newest_run else RunReference()
 
 
 def _alert_message(reading: RuleResult, state: AlertState) -> str:
     if state is AlertState.RECOVERED:
         return f"{reading.subject} {reading.recovery or RECOVERY_MESSAGES[reading.rule]}"
-    still = " is still failing, now because" if state is AlertState.CHANGED else ""
-    return f"{reading.subject}{still}: {reading.sentence}"
+    change_note = " is still failing, now because" if state is AlertState.CHANGED else ""
+    return f"{reading.subject}{change_note}: {reading.sentence}"
 
 
 def _row_errors(result: SyncResult) -> Iterator[str]:
@@ -260,15 +272,15 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
     table = read_table_state(table_path(settings, sync.model.id))
     if settings.sinks == "off" or find_hold_reason(sync, settings) or table is None:
         return None
-    queue, unread, _lost = workspace.try_read_queue(sync.id)
-    if unread:
+    queue, read_error, _loss_message = workspace.try_read_queue(sync.id)
+    if read_error:
         return None  # its runs fail for the same reason
-    moments = [queue.oldest_since if queue else None]
+    start_times = [queue.oldest_since if queue else None]
     watermark = queue.watermark if queue else -1
     if table.version > watermark:
-        newest = table.changed_at.timestamp() if table.changed_at else None
-        moments.append(read_commit_time(table_path(settings, sync.model.id), watermark + 1) or newest)
-    return min((moment for moment in moments if moment is not None), default=None)
+        changed_at = table.changed_at.timestamp() if table.changed_at else None
+        start_times.append(read_commit_time(table_path(settings, sync.model.id), watermark + 1) or changed_at)
+    return min((start_time for start_time in start_times if start_time is not None), default=None)
 
 
 def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
@@ -276,8 +288,8 @@ def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
 
     The workspace must match the current files: one that was loaded an hour ago misses the edits since then.
     """
-    if gone := _missing_subject_reason(workspace, alert):
-        return f"is no longer watched: {gone}"
+    if missing_reason := _missing_subject_reason(workspace, alert):
+        return f"is no longer watched: {missing_reason}"
     if alert.rule != FAILED:
         return None
     try:
@@ -296,10 +308,10 @@ def has_recovered(workspace: Workspace, sync_id: str, *, pending: int) -> bool:
     history = workspace.history
     if history.count_crashed_runs()[sync_id]:
         return False
-    newest = next(iter(history.list_runs(sync_id, limit=1)), None)
-    if newest is None or newest.result is RunResult.SUCCEEDED:
+    newest_run = next(iter(history.list_runs(sync_id, limit=1)), None)
+    if newest_run is None or newest_run.result is RunResult.SUCCEEDED:
         return True
-    return not pending and newest.result is not RunResult.RUNNING
+    return not pending and newest_run.result is not RunResult.RUNNING
 
 
 def _missing_subject_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
@@ -319,11 +331,11 @@ def _model_recovery_reason(workspace: Workspace, name: str) -> str | None:
 def _sync_recovery_reason(workspace: Workspace, sync: Sync) -> str | None:
     if workspace.settings.sinks == "off" or workspace.sync_work(sync).has_work:
         return None
-    seen = workspace.try_read_queue(sync.id)
-    if seen.status is None or seen.unknown_reason:
+    queue_result = workspace.try_read_queue(sync.id)
+    if queue_result.status is None or queue_result.unknown_reason:
         return None
     verdicts = current_verdicts(workspace, sync)
     if any(verdict.severity is Severity.ERROR for verdict in verdicts):
         return None
-    is_over = has_recovered(workspace, sync.id, pending=seen.status.depth)
-    return "is no longer failing: it has nothing to do" if is_over else None
+    is_recovered = has_recovered(workspace, sync.id, pending=queue_result.status.depth)
+    return "is no longer failing: it has nothing to do" if is_recovered else None

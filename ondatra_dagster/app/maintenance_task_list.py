@@ -64,22 +64,22 @@ def _pending_enqueues(
 
     For the latter, enqueueing reports the reason. With sinks off the result is empty, because no sync runs.
     """
-    behind = {}
+    enqueue_tasks = {}
     for sync in workspace.syncs.values() if workspace.settings.sinks != "off" else ():
-        seen, source = workspace.try_read_queue(sync.id), push_and_check_sync.read_source_state(workspace, sync)
-        queue = None if seen.is_forgotten else seen.status
-        if seen.read_error or (queue and source and source.version > queue.watermark):
+        queue_result, source = workspace.try_read_queue(sync.id), push_and_check_sync.read_source_state(workspace, sync)
+        queue = None if queue_result.is_forgotten else queue_result.status
+        if queue_result.read_error or (queue and source and source.version > queue.watermark):
             ports = push_and_check_sync.build_ports(workspace, sync, warehouse.feed(sync))
-            behind[sync.id] = functools.partial(catch_up_queue, sync, ports)
-    return behind
+            enqueue_tasks[sync.id] = functools.partial(catch_up_queue, sync, ports)
+    return enqueue_tasks
 
 
 def _report_dead_letters(workspace: Workspace) -> TaskResult:
-    seen = {sync_id: workspace.try_read_queue(sync_id) for sync_id in workspace.syncs}
+    queue_results = {sync_id: workspace.try_read_queue(sync_id) for sync_id in workspace.syncs}
     return enqueue_report_and_refresh_tasks.report_dead_letters(
-        {sync_id: queue.status for sync_id, queue in seen.items()},
-        unread=[sync_id for sync_id, queue in seen.items() if queue.read_error],
-        lost=[sync_id for sync_id, queue in seen.items() if queue.loss_message and not queue.is_forgotten],
+        {sync_id: queue.status for sync_id, queue in queue_results.items()},
+        unread=[sync_id for sync_id, queue in queue_results.items() if queue.read_error],
+        lost=[sync_id for sync_id, queue in queue_results.items() if queue.loss_message and not queue.is_forgotten],
         now=workspace.clock(),
     )
 
@@ -96,14 +96,14 @@ def _prune_records(workspace: Workspace) -> TaskResult:
 
 def _maintain_tables(workspace: Workspace, warehouse: RunTables) -> TaskResult:
     days = workspace.settings.table_retention_days
-    upkeep = TableMaintenance(warehouse.open_for_maintenance, days=days, clock=workspace.clock)
-    return upkeep.maintain_tables(_managed_tables(workspace))
+    maintenance = TableMaintenance(warehouse.open_for_maintenance, days=days, clock=workspace.clock)
+    return maintenance.maintain_tables(_managed_tables(workspace))
 
 
 def _managed_tables(workspace: Workspace) -> Iterator[ManagedTable]:
     """Yield each model's table, the table of its invalid rows, and the sync log."""
     settings = workspace.settings
-    needed = OldestNeededVersions(
+    needed_versions = OldestNeededVersions(
         workspace.project, workspace.syncs, workspace.tracking, workspace.queue, table_state_lookup(settings)
     )
     for model in workspace.project.models.values():
@@ -112,13 +112,13 @@ def _managed_tables(workspace: Workspace) -> Iterator[ManagedTable]:
             name=model.name,
             lock_name=model.id,
             address=path,
-            oldest_needed_version=functools.partial(needed.oldest_for_model, model),
+            oldest_needed_version=functools.partial(needed_versions.oldest_for_model, model),
         )
         yield ManagedTable(
             name=invalid_table_path(model.name),
             lock_name=model.id,
             address=StorageAddress(invalid_table_path(path), path.s3),
-            oldest_needed_version=functools.partial(needed.oldest_for_invalid_rows, model),
+            oldest_needed_version=functools.partial(needed_versions.oldest_for_invalid_rows, model),
         )
     yield ManagedTable(
         name=SYNC_LOG_TABLE,

@@ -33,9 +33,9 @@ def open_run_service(
             tables = stack.enter_context(SparkTables(workspace.settings, notice))
             yield stack.enter_context(open_service_on_tables(tables, workspace, progress))
             return
-        rehearsed = stack.enter_context(open_dry_workspace(workspace))
-        tables = stack.enter_context(SparkTables(rehearsed.settings, notice))
-        yield DryRunService(workspace, rehearsed, tables, progress=progress)
+        dry_workspace = stack.enter_context(open_dry_workspace(workspace))
+        tables = stack.enter_context(SparkTables(dry_workspace.settings, notice))
+        yield DryRunService(workspace, dry_workspace, tables, progress=progress)
 
 
 @contextlib.contextmanager

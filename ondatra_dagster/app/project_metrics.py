@@ -104,9 +104,9 @@ def project_metrics_text(workspace: Workspace) -> str:
 
 def read_sync_metrics(workspace: Workspace) -> Iterator[SyncMetrics]:
     """Yield the metrics of each sync's queue, and the totals of its runs in the history."""
-    totals, newest = workspace.history.read_totals(), workspace.history.read_newest_runs()
+    totals, newest_runs = workspace.history.read_totals(), workspace.history.read_newest_runs()
     for sync_id in workspace.syncs:
-        yield _read_metrics_of_sync(workspace, sync_id, totals.get(sync_id, NO_TOTALS), newest.get(sync_id))
+        yield _read_metrics_of_sync(workspace, sync_id, totals.get(sync_id, NO_TOTALS), newest_runs.get(sync_id))
 
 
 def read_model_metrics(workspace: Workspace) -> Iterator[ModelMetrics]:
@@ -126,14 +126,14 @@ def read_model_metrics(workspace: Workspace) -> Iterator[ModelMetrics]:
 def read_disk_totals(workspace: Workspace) -> Mapping[str, int]:
     """Return the bytes of tables, queues, records and logs on this machine's disk."""
     settings = workspace.settings
-    parts = {
+    sizes = {
         "tables": disk_usage(settings.warehouse),
         "queues": disk_usage(settings.state / "queue"),
         "records": disk_usage(settings.tracking),
         "logs": disk_usage(settings.state / "logs"),
         "dagster": disk_usage(settings.state / "dagster"),
     }
-    return {name: size for name, size in parts.items() if size}
+    return {name: size for name, size in sizes.items() if size}
 
 
 def disk_usage(address: str | Path) -> int | None:
@@ -159,18 +159,18 @@ def _folder_size(folder: str) -> int:
 def _read_metrics_of_sync(
     workspace: Workspace, sync_id: str, totals: SyncTotals, newest: PastRun | None
 ) -> SyncMetrics:
-    seen, now = workspace.try_read_queue(sync_id), workspace.clock()
-    queue, nothing = None if seen.loss_message else seen.status, None if seen.unknown_reason else 0
-    oldest = queue.oldest_since if queue else None
-    ended = newest.ended_at if newest else None
+    result, now = workspace.try_read_queue(sync_id), workspace.clock()
+    queue, default_count = None if result.loss_message else result.status, None if result.unknown_reason else 0
+    oldest_since = queue.oldest_since if queue else None
+    ended_at = newest.ended_at if newest else None
     return SyncMetrics(
         sync=sync_id,
-        depth=queue.depth if queue else nothing,
-        oldest_seconds=None if oldest is None else round(now - oldest, 3),
-        dead=queue.dead_units if queue else nothing,
-        open_jobs=queue.open_jobs if queue else nothing,
+        depth=queue.depth if queue else default_count,
+        oldest_seconds=None if oldest_since is None else round(now - oldest_since, 3),
+        dead=queue.dead_units if queue else default_count,
+        open_jobs=queue.open_jobs if queue else default_count,
         next_due_at=queue.next_due_at if queue else None,
         is_held=find_hold_reason(workspace.syncs[sync_id], workspace.settings) is not None,
         totals=totals,
-        last_run_seconds=(ended - newest.started_at).total_seconds() if newest and ended else None,
+        last_run_seconds=(ended_at - newest.started_at).total_seconds() if newest and ended_at else None,
     )

@@ -40,8 +40,8 @@ def push_sync(
         summary = _empty_summary(sync, "sinks are off: nothing was sent")
         return SyncResult(sync=sync, summary=summary, verdicts=_verdicts_as_warnings(workspace, sync))
     try:
-        opened = dataclasses.replace(build_ports(workspace, sync, feed), notify=notify)
-        summary = run_sync(sync, opened, options)
+        ports = dataclasses.replace(build_ports(workspace, sync, feed), notify=notify)
+        summary = run_sync(sync, ports, options)
     except OndatraError as error:
         interruption.raise_if_interrupted()  # the sync has no error
         return _failed_result(workspace, sync, str(error))
@@ -50,14 +50,14 @@ def push_sync(
         warnings = tuple(filter(None, (_write_fact_tables(workspace), workspace.history.problem)))
         return SyncResult(sync=sync, summary=summary, verdicts=verdicts, warnings=warnings)
     # a run that read the queue may fail for its state; any other run gets only warnings about it
-    tell = current_verdicts if summary.queue else _verdicts_as_warnings
-    return SyncResult(sync=sync, summary=summary, verdicts=tell(workspace, sync))
+    read_verdicts = current_verdicts if summary.queue else _verdicts_as_warnings
+    return SyncResult(sync=sync, summary=summary, verdicts=read_verdicts(workspace, sync))
 
 
 def _write_fact_tables(workspace: Workspace) -> str | None:
     """Write the fact tables after a run, as the schedule does; return why they couldn't be written."""
     try:
-        workspace.tracking.write_fact_tables(build_fact_tables(each.endpoints for each in workspace.syncs.values()))
+        workspace.tracking.write_fact_tables(build_fact_tables(sync.endpoints for sync in workspace.syncs.values()))
     except StateError as error:
         return f"the fact tables are left as they are: {error}"
     return None
@@ -66,10 +66,10 @@ def _write_fact_tables(workspace: Workspace) -> str | None:
 def _failed_result(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
     """Return the result of a run that ended early: its checks use the state before the run, and its error."""
     try:
-        standing = _current_summary(workspace, sync)
+        current_summary = _current_summary(workspace, sync)
     except StateError:  # this may be why the run ended
-        standing = _empty_summary(sync, message)
-    summary = dataclasses.replace(standing, run_id=None, message=message)
+        current_summary = _empty_summary(sync, message)
+    summary = dataclasses.replace(current_summary, run_id=None, message=message)
     verdicts = run_sync_checks(summary, sync.limits)
     if workspace.try_read_queue(sync.id).unknown_reason:
         verdicts = _mark_unknown(verdicts, message)
@@ -95,22 +95,22 @@ def _mark_unknown(verdicts: Iterable[SyncCheckResult], why: str) -> tuple[SyncCh
 
 
 def _mark_verdict_unknown(verdict: SyncCheckResult, why: str, unknown: Collection[str]) -> SyncCheckResult:
-    has_passed = verdict.severity is Severity.PASS
+    is_pass = verdict.severity is Severity.PASS
     return dataclasses.replace(
         verdict,
-        severity=Severity.WARN if has_passed else verdict.severity,
-        description=why if has_passed else f"{verdict.description}; {why}",
+        severity=Severity.WARN if is_pass else verdict.severity,
+        description=why if is_pass else f"{verdict.description}; {why}",
         counts={name: number for name, number in verdict.counts.items() if name not in unknown},
     )
 
 
 def dry_run_result(sync: Sync, forecast: DryRunResult) -> SyncResult:
     """Return the result of a dry run, with the checks that are possible before anything is sent."""
-    found = run_sync_checks(forecast.summary, sync.limits)
+    check_results = run_sync_checks(forecast.summary, sync.limits)
     if forecast.refusal:
-        found = _mark_undelivered(found, forecast.refusal)
-    told = DRY_RUN_CHECKS | ({"undelivered"} if forecast.refusal else set())
-    verdicts = tuple(verdict for verdict in found if verdict.name in told)
+        check_results = _mark_undelivered(check_results, forecast.refusal)
+    check_names = DRY_RUN_CHECKS | ({"undelivered"} if forecast.refusal else set())
+    verdicts = tuple(verdict for verdict in check_results if verdict.name in check_names)
     return SyncResult(sync=sync, summary=forecast.summary, verdicts=verdicts, forecast=forecast)
 
 
@@ -130,8 +130,8 @@ def build_ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         history=workspace.history,
         find_hold_reason=lambda: find_hold_reason(sync, settings),
         may_poll=settings.sinks == "on",
-        has_old_changes=lambda after: is_changed_by_another(
-            warehouse_table_path(settings, sync.model.id), after=after, definition=sync.model.definition
+        has_old_changes=lambda after_version: is_changed_by_another(
+            warehouse_table_path(settings, sync.model.id), after=after_version, definition=sync.model.definition
         ),
         is_in_sync_log=lambda: is_logged(workspace.sync_log, sync.id),
         publish_seconds=settings.publish_seconds,
@@ -144,8 +144,11 @@ def describe_pending(workspace: Workspace, sync: Sync) -> str:
     queue = workspace.try_read_queue(sync.id).status
     if queue is None:
         return ""
-    told = {"pending": format_count(queue.pending_units, unit_noun(sync)), "open": format_count(queue.open_jobs, "job")}
-    return ", ".join(f"{number} {word}" for word, number in told.items() if not number.startswith("0 "))
+    pending_counts = {
+        "pending": format_count(queue.pending_units, unit_noun(sync)),
+        "open": format_count(queue.open_jobs, "job"),
+    }
+    return ", ".join(f"{number} {word}" for word, number in pending_counts.items() if not number.startswith("0 "))
 
 
 def read_source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
@@ -168,8 +171,8 @@ def read_source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
 def current_verdicts(workspace: Workspace, sync: Sync) -> tuple[SyncCheckResult, ...]:
     """Return the checks of the newest run, with the current queue and dead letters."""
     verdicts = run_sync_checks(_current_summary(workspace, sync), sync.limits)
-    lost = workspace.try_read_queue(sync.id).loss_message
-    return _mark_unknown(verdicts, lost) if lost else verdicts
+    loss_message = workspace.try_read_queue(sync.id).loss_message
+    return _mark_unknown(verdicts, loss_message) if loss_message else verdicts
 
 
 def _verdicts_as_warnings(workspace: Workspace, sync: Sync) -> tuple[SyncCheckResult, ...]:
@@ -178,22 +181,22 @@ def _verdicts_as_warnings(workspace: Workspace, sync: Sync) -> tuple[SyncCheckRe
     There are none if they can't be read.
     """
     try:
-        standing = current_verdicts(workspace, sync)
+        check_results = current_verdicts(workspace, sync)
     except StateError:
         return ()
     return tuple(
         dataclasses.replace(verdict, severity=Severity.WARN) if verdict.severity is Severity.ERROR else verdict
-        for verdict in standing
+        for verdict in check_results
     )
 
 
 def _current_summary(workspace: Workspace, sync: Sync) -> RunSummary:
-    past = workspace.history.list_runs(sync.id, limit=1)
-    if not past:
+    newest_runs = workspace.history.list_runs(sync.id, limit=1)
+    if not newest_runs:
         return _empty_summary(sync, "the sync has never run")
     pending, removals = _read_pending_and_removals(workspace, sync)
     return dataclasses.replace(
-        summarize_past_run(past[0]),
+        summarize_past_run(newest_runs[0]),
         queue=workspace.queue(sync.id),
         unit_noun=unit_noun(sync),
         reject_reasons=list_dead_letter_reasons(sync, limit=MAX_SAMPLES),

@@ -70,5 +70,5 @@ def dagster_run_url(dagster: str, run_id: str) -> str:
 
 
 def _with_query(path: str, **asked: str | int | None) -> str:
-    given = {name: value for name, value in asked.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    parameters = {name: value for name, value in asked.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path

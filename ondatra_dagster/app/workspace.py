@@ -140,10 +140,10 @@ class Workspace:
         """
         try:
             state = self.queue(sync_id)
-            is_lost = not (state and state.table_id is not None) and self.history.has_begun(sync_id)
+            is_queue_lost = not (state and state.table_id is not None) and self.history.has_begun(sync_id)
         except StateError as error:
             return QueueReadResult(None, read_error=str(error))
-        return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_lost else None)
+        return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_queue_lost else None)
 
     def invalid_version(self, model_id: str) -> int:
         """Return the version of the model's table of invalid rows."""
@@ -169,8 +169,8 @@ class Workspace:
 
     def events_without_model(self) -> dict[str, int]:
         """Return the number of waiting events for each model that the project no longer has."""
-        waiting = count_stored_events(event_store_path(self.settings))
-        return {name: events for name, events in waiting.items() if name not in self.project.models}
+        waiting_events = count_stored_events(event_store_path(self.settings))
+        return {name: events for name, events in waiting_events.items() if name not in self.project.models}
 
     def plan_inputs(self) -> PlanInputs:
         """Return the current state of tables, queues, history and events, for a plan."""
@@ -185,15 +185,15 @@ class Workspace:
 
     def sync_work(self, sync: Sync) -> SyncWork:
         """Return the work that the sync has now, if its model isn't computed first."""
-        look = self.plan_inputs()
-        step = self._plan_sync(sync, look)
-        table, queue = look.tables(sync.model.id), self.try_read_queue(sync.id).status
+        input_plan = self.plan_inputs()
+        step = self._plan_sync(sync, input_plan)
+        table, queue = input_plan.tables(sync.model.id), self.try_read_queue(sync.id).status
         version = format_table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
         # a wait that was set while the clock was ahead is due now, which is another time at each call
         if queue and queue.is_clock_behind:
             due_at = -1
-        name = f"{version}/{look.invalid_table_version(sync.model.id)}" + (f"/{due_at}" if due_at else "")
+        name = f"{version}/{input_plan.invalid_table_version(sync.model.id)}" + (f"/{due_at}" if due_at else "")
         return SyncWork(has_work=step.will_run, reason=step.reason, work_digest=name, is_new=step.reads_table)
 
     def sync_plan(self, sync: Sync) -> Plan:
@@ -223,10 +223,10 @@ def load_workspace(root: Path) -> Workspace:
     Raise SettingsError if errors in the settings make the other files impossible to check.
     """
     settings, problems = _read_settings(root)
-    reading = read_project(settings.root, settings)
-    project = reading.project
-    checks = _check_sinks(reading)
-    problems += [*reading.problems, *_sink_use_problems(project, checks)]
+    parsed_project = read_project(settings.root, settings)
+    project = parsed_project.project
+    checks = _check_sinks(parsed_project)
+    problems += [*parsed_project.problems, *_sink_use_problems(project, checks)]
     problems += [problem for check in checks.values() for problem in check.problems]
     if problems:
         raise ProjectError(problems)
@@ -254,18 +254,18 @@ def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
     file, line = find_setting_line("alerts.webhook", settings.root)
     for name in settings.alerts.required_variables:
         if not settings.secret(name):
-            what, remedy = f"the variable {name} is not set", "set it in .env or the environment"
-            yield Problem(file=file, line=line, description=what, remedy=remedy)
+            problem, remedy = f"the variable {name} is not set", "set it in .env or the environment"
+            yield Problem(file=file, line=line, description=problem, remedy=remedy)
 
 
 def _check_sinks(reading: PartialProject) -> dict[str, PushFileCheck]:
     """Return the checks of the sinks in use; of all sinks, when errors in models hide which are in use."""
     project = reading.project
-    used = {model.sink.name for model in project.models_with_sinks() if model.sink}
+    used_sinks = {model.sink.name for model in project.models_with_sinks() if model.sink}
     return {
         name: check_push_file(path, secrets=project.settings.secret)
         for name, path in project.sink_files.items()
-        if name in used or (not reading.is_complete and _has_push(path))
+        if name in used_sinks or (not reading.is_complete and _has_push(path))
     }
 
 
@@ -309,9 +309,9 @@ class ProjectCache:
     def load_current_project(self) -> tuple[Workspace, str]:
         """Return the project, and the errors in its files. With errors it is the last project without them."""
         with self._lock:
-            seen = read_file_states(self._root, PROJECT_FILES)
-            if seen != self._file_states:
-                self._file_states = seen
+            file_states = read_file_states(self._root, PROJECT_FILES)
+            if file_states != self._file_states:
+                self._file_states = file_states
                 self._reload()
             return self._workspace, self._load_error
 

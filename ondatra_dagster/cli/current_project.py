@@ -35,5 +35,5 @@ def _is_project(folder: Path) -> bool:
         return (folder / "models").is_dir()  # the error in the file is reported when its settings are read
     except OSError:
         return (folder / "models").is_dir() and (folder / "lib").is_dir()
-    tools = settings.get("tool")
-    return (isinstance(tools, dict) and "ondatra" in tools) or (folder / "models").is_dir()
+    tool_settings = settings.get("tool")
+    return (isinstance(tool_settings, dict) and "ondatra" in tool_settings) or (folder / "models").is_dir()

@@ -82,14 +82,14 @@ def run_process(command: Callable[[], int]) -> NoReturn:
     """End the process with the command's exit code; with 130 or 143 after Ctrl-C or SIGTERM."""
 
     protect_streams()
-    ends: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # None: a signal was received
-    with interruption.record_signals(), interruption.on_interruption(lambda: ends.put(None)):
-        threading.Thread(target=_run_command, args=(command, ends), name="command", daemon=True).start()
-        code = ends.get()
+    exit_codes: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # None: a signal was received
+    with interruption.record_signals(), interruption.on_interruption(lambda: exit_codes.put(None)):
+        threading.Thread(target=_run_command, args=(command, exit_codes), name="command", daemon=True).start()
+        code = exit_codes.get()
         # mostly the grace period is zero: the command has nothing to clean up, and isn't waited for
         if code is None:
             with contextlib.suppress(queue.Empty):
-                code = ends.get(timeout=interruption.grace_seconds())
+                code = exit_codes.get(timeout=interruption.grace_seconds())
         if interruption.received_signal() is None:
             sys.exit(code)
         _end_interrupted()

@@ -73,9 +73,9 @@ def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService 
         with interruption.raise_on_signal():
             code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        print_message(shown.getvalue().rstrip("\n"))
+        error_output = io.StringIO()
+        error.show(error_output)
+        print_message(error_output.getvalue().rstrip("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         if interruption.received_signal():
@@ -96,8 +96,10 @@ def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService 
 
 
 def _format_unexpected_error(error: Exception) -> str:
-    here = Path.cwd()
-    state = next((at for above in (here, *here.parents) if (at := above / ".ondatra").is_dir()), None)
+    current_folder = Path.cwd()
+    state = next(
+        (path for folder in (current_folder, *current_folder.parents) if (path := folder / ".ondatra").is_dir()), None
+    )
     return f"ondatra failed: {store_trace(error, state)}"
 
 

@@ -35,7 +35,7 @@ def replace_control_characters(text: str, allowed: str = ALLOWED_CONTROL_CHARACT
     """Replace control characters except the allowed ones: the text may contain keys and API responses."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or letter in allowed else "·" for letter in text)
+    return "".join(character if character.isprintable() or character in allowed else "·" for character in text)
 
 
 def indent_lines(text: str, width: int = 4) -> str:
@@ -83,11 +83,11 @@ def shrink_columns(
         return lines
     widths = [max(map(display_width, column)) for column in zip(head, *lines, strict=True)]
     excess = sum(widths) + len(COLUMN_GAP) * (len(head) - 1) - width
-    for name, narrowest in shrinks:
-        place = head.index(name)
-        cut = max(0, min(excess, widths[place] - max(narrowest, display_width(name))))
-        widths[place] -= cut
-        excess -= cut
+    for name, min_width in shrinks:
+        column_index = head.index(name)
+        cut_width = max(0, min(excess, widths[column_index] - max(min_width, display_width(name))))
+        widths[column_index] -= cut_width
+        excess -= cut_width
     return [[shorten_text(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
 
 
@@ -131,11 +131,11 @@ def cut_text(text: str, width: int) -> str:
     """Return the beginning of the text that fits; no character loses its marks."""
     if text.isascii():
         return text[:width]
-    left = width
-    for place, letter in enumerate(text):
-        left -= _letter_width(letter)
-        if left < 0:
-            return text[:place]
+    remaining_width = width
+    for position, character in enumerate(text):
+        remaining_width -= _letter_width(character)
+        if remaining_width < 0:
+            return text[:position]
     return text
 
 

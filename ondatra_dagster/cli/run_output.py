@@ -46,10 +46,10 @@ class TextProgress(RunProgress):
         syncs = sum(step.will_run for step in plan.syncs)
         self._steps_total = models + syncs
         self._steps_ended = 0
-        first = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
-        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{first}")
-        began = clock()
-        self._status_line.show(lambda: f"… starting, {format_duration(clock() - began)}")
+        start_note = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
+        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{start_note}")
+        started_at = clock()
+        self._status_line.show(lambda: f"… starting, {format_duration(clock() - started_at)}")
 
     def on_model_start(self, model: Model, activity: DescribeActivity) -> None:
         self._show_activity(model.name, activity)
@@ -58,13 +58,16 @@ class TextProgress(RunProgress):
         self._show_activity(sync.id, activity)
 
     def _show_activity(self, name: str, activity: DescribeActivity) -> None:
-        began = self._clock()
+        started_at = self._clock()
 
         def told() -> str:
-            doing = activity()
-            passed = format_duration(self._clock() - began)
-            turn = f"{self._steps_ended + 1} of {self._steps_total}"
-            return f"… {pad_right(name, self._name_width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
+            activity_text = activity()
+            elapsed = format_duration(self._clock() - started_at)
+            step_text = f"{self._steps_ended + 1} of {self._steps_total}"
+            return (
+                f"… {pad_right(name, self._name_width)}  {elapsed}"
+                f"{f', {activity_text}' if activity_text else ''} ({step_text})"
+            )
 
         self._status_line.show(told)
 
@@ -78,11 +81,11 @@ class TextProgress(RunProgress):
             self._print_line("=", name, f"{UNCHANGED_TEXTS.get(result.run_type, 'the same rows')}: {result.reason}")
             return
         changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
-        moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
+        change_counts = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
         rows = "" if result.rows is None else f"{format_count(result.rows, 'row')} "
-        aside = f", {result.invalid_rows} invalid" if result.invalid_rows else ""
-        what = f"{rows}({moved or 'only its columns changed'}){aside}"
-        self._print_line("✓", name, f"{what}, {result.seconds:.1f} s: {result.reason}")
+        invalid_note = f", {result.invalid_rows} invalid" if result.invalid_rows else ""
+        summary = f"{rows}({change_counts or 'only its columns changed'}){invalid_note}"
+        self._print_line("✓", name, f"{summary}, {result.seconds:.1f} s: {result.reason}")
 
     def on_sync_end(self, result: SyncResult) -> None:
         summary, sync = result.summary, result.sync
@@ -90,9 +93,9 @@ class TextProgress(RunProgress):
             self._print_dry_run(result, result.forecast)
             return
         sign = "✗" if result.errors else "→" if summary.has_run else "="
-        moved = summary.grid.total(GridRow.ATTEMPTED) or not summary.message
-        said = "; ".join(filter(None, (_format_counts(result) if moved else "", summary.message)))
-        self._print_line(sign, sync.id, said)
+        has_attempts = summary.grid.total(GridRow.ATTEMPTED) or not summary.message
+        message = "; ".join(filter(None, (_format_counts(result) if has_attempts else "", summary.message)))
+        self._print_line(sign, sync.id, message)
         self._print_warnings(result.verdicts, told=summary.message)
         for warning in result.warnings:
             self._print_line(" ", "", f"{SEVERITY_PREFIXES[Severity.WARN]}{warning}")
@@ -104,19 +107,19 @@ class TextProgress(RunProgress):
 
     def _print_reasons(self, reasons: Sequence[FailureReason], *, of: int, noun: str) -> None:
         """Print each reason once, the most frequent first, and the number of units with other reasons."""
-        shown = reasons[:MAX_REASONS_SHOWN]
-        for reason in shown:
+        shown_reasons = reasons[:MAX_REASONS_SHOWN]
+        for reason in shown_reasons:
             self._print_line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
-        others = of - sum(reason.unit_count for reason in shown)
-        if others > 0:
-            self._print_line(" ", "", f"{format_count(others, f'more {noun}')} for other reasons")
+        other_units = of - sum(reason.unit_count for reason in shown_reasons)
+        if other_units > 0:
+            self._print_line(" ", "", f"{format_count(other_units, f'more {noun}')} for other reasons")
 
     def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
         """Print the result of a dry run, and its counts and samples as tables on stdout."""
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
-        said = _format_dry_run(forecast)
-        self._print_line(sign, result.sync.id, said)
-        self._print_warnings(result.verdicts, told=said)
+        message = _format_dry_run(forecast)
+        self._print_line(sign, result.sync.id, message)
+        self._print_warnings(result.verdicts, told=message)
         if not forecast.refusal:
             with self._status_line:
                 _print_dry_run_tables(result.sync.id, forecast)
@@ -216,35 +219,35 @@ class JsonProgress(RunProgress):
 
 def _other_errors(summary: RunSummary) -> list[str]:
     """Return the errors that neither a reason nor the message contains."""
-    shown = tuple(reason.message for reason in (*summary.failure_reasons, *summary.reject_reasons))
+    reason_messages = tuple(reason.message for reason in (*summary.failure_reasons, *summary.reject_reasons))
     return [
         error
         for error in summary.first_errors
-        if error != summary.message and not any(each.startswith(error) for each in shown)
+        if error != summary.message and not any(message.startswith(error) for message in reason_messages)
     ]
 
 
 def _severities(verdicts: Iterable[SyncCheckResult]) -> dict[str, Json]:
-    return {verdict.name: verdict.severity.value for verdict in verdicts}
+    return {check_result.name: check_result.severity.value for check_result in verdicts}
 
 
 def _format_counts(result: SyncResult) -> str:
     """Return the counts in one line: delivered 3 inserts, 1 update; 1 rejected; 2 failed; 1 not sent."""
     grid, queue = result.summary.grid, result.summary.queue
-    done = [
+    delivered_counts = [
         format_count(grid.cells[GridRow.SUCCEEDED, operation], operation.value)
         for operation in UnitOperation
         if grid.cells[GridRow.SUCCEEDED, operation]
     ]
-    parts = [f"delivered {', '.join(done)}" if done else NOTHING_SENT]
+    phrases = [f"delivered {', '.join(delivered_counts)}" if delivered_counts else NOTHING_SENT]
     for cell in (GridRow.REJECTED, GridRow.FAILED, GridRow.IN_JOBS, GridRow.NOT_SENT, GridRow.INVALID):
         if grid.total(cell):
-            parts.append(f"{grid.total(cell)} {cell.value.replace('_', ' ')}")
+            phrases.append(f"{grid.total(cell)} {cell.value.replace('_', ' ')}")
     if result.summary.warned_units:
-        parts.append(f"{result.summary.warned_units} with a warning")
+        phrases.append(f"{result.summary.warned_units} with a warning")
     if queue and queue.depth:
-        parts.append(f"{queue.depth} wait")
-    return "; ".join(parts)
+        phrases.append(f"{queue.depth} wait")
+    return "; ".join(phrases)
 
 
 MAX_CHANGE_WIDTH = 100  # terminal columns of a row's changes
@@ -258,17 +261,17 @@ def _format_dry_run(forecast: DryRunResult) -> str:
     """Return the expected changes and the new invalid rows as a sentence."""
     if forecast.refusal or forecast.summary.run_id is None:
         return forecast.summary.message
-    newly = forecast.counts["invalid"]
-    aside = f"{format_count(newly, 'row')} newly set aside" if newly else ""
-    told = f"would {format_changes(forecast.expected_changes.change_counts, noun=forecast.summary.unit_noun)}"
-    return "; ".join(filter(None, (told, aside, forecast.summary.message)))
+    invalid_rows = forecast.counts["invalid"]
+    invalid_note = f"{format_count(invalid_rows, 'row')} newly set aside" if invalid_rows else ""
+    change_text = f"would {format_changes(forecast.expected_changes.change_counts, noun=forecast.summary.unit_noun)}"
+    return "; ".join(filter(None, (change_text, invalid_note, forecast.summary.message)))
 
 
 def format_changes(moves: RowChangeCounts, *, noun: str) -> str:
     """Return the changes as text: create 3 rows, update 1 row."""
-    named = zip(CHANGE_VERBS, moves, strict=True)
-    told = [f"{verb} {format_count(units, noun)}" for verb, units in named if units]
-    return ", ".join(told) or "change nothing"
+    counts_by_verb = zip(CHANGE_VERBS, moves, strict=True)
+    change_texts = [f"{verb} {format_count(units, noun)}" for verb, units in counts_by_verb if units]
+    return ", ".join(change_texts) or "change nothing"
 
 
 def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
@@ -313,11 +316,11 @@ def _sample_object(row: ExpectedKeyChange) -> Json:
 
 
 def _format_columns(row: ExpectedKeyChange) -> str:
-    told = (
+    column_text = (
         ", ".join(_format_each_column(row))
         or f"{format_count(row.rows_before, 'row')} → {format_count(row.rows_after, 'row')}"
     )
-    return shorten_text(told, MAX_CHANGE_WIDTH)
+    return shorten_text(column_text, MAX_CHANGE_WIDTH)
 
 
 def _format_each_column(row: ExpectedKeyChange) -> Iterator[str]:

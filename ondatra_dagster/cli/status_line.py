@@ -61,21 +61,21 @@ class StatusLine:
 
     def _draw(self) -> float:
         """Draw once; return how long it took to get the text."""
-        told = self._read_text
-        if told is None:
+        read_text = self._read_text
+        if read_text is None:
             return 0.0
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
-            text = told()
+            text = read_text()
         except Exception as error:  # the outermost handler: a step that just ends reports its own errors
             text = f"… ({type(error).__name__})"
-        took = time.monotonic() - began
+        seconds = time.monotonic() - started_at
         with self._draw_lock:
-            if self._read_text is told:  # otherwise the text was replaced or cleared
+            if self._read_text is read_text:  # otherwise the text was replaced or cleared
                 columns = shutil.get_terminal_size().columns
                 self._stream.write(CLEAR_LINE + cut_text(text, columns - 1))
                 self._stream.flush()
-        return took
+        return seconds
 
     def _wipe(self) -> None:
         if self._is_terminal:

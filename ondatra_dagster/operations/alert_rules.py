@@ -46,21 +46,21 @@ def evaluate_failure(subject_type: SubjectType, subject: str, errors: Sequence[s
     sentence = "; ".join(errors)
     if not sentence:
         return RuleResult(type=subject_type, subject=subject, rule=FAILED, sentence=None)
-    found = ERROR_CLASS.match(detail)
-    sent = f"{sentence} ({found[0]})" if found else sentence
+    error_class = ERROR_CLASS.match(detail)
+    short_sentence = f"{sentence} ({error_class[0]})" if error_class else sentence
     return RuleResult(
         type=subject_type,
         subject=subject,
         rule=FAILED,
-        sentence=sent,
+        sentence=short_sentence,
         local_sentence=f"{sentence}: {detail[:MAX_DETAIL_CHARACTERS]}" if detail else sentence,
-        cause=normalize_cause(sent),
+        cause=normalize_cause(short_sentence),
     )
 
 
 def normalize_cause(sentence: str) -> str:
     """Return the sentence without numbers, times and quoted values: the same text for the same cause."""
-    return " ".join(VARYING_TEXT.sub(lambda found: found[1] or "…", sentence).split())
+    return " ".join(VARYING_TEXT.sub(lambda match: match[1] or "…", sentence).split())
 
 
 def evaluate_crash(sync_id: str) -> RuleResult:
@@ -74,41 +74,54 @@ def evaluate_crash(sync_id: str) -> RuleResult:
 
 def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings, *, noun: str) -> Iterator[RuleResult]:
     """Yield the results of comparing the newest run, the first of `runs`, with earlier runs; `noun` names a unit."""
-    ended = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
-    if not ended:
+    ended_runs = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
+    if not ended_runs:
         return
-    newest = load_grid(ended[0])
-    attempted, rejected = newest.total(GridRow.ATTEMPTED), newest.total(GridRow.REJECTED)
-    if settings.rejects is not None and attempted:
-        share = rejected / attempted
-        told = f"{rejected} of {format_count(attempted, noun)} rejected, over {settings.rejects:.0%}"
+    newest_grid = load_grid(ended_runs[0])
+    attempted_count, rejected_count = newest_grid.total(GridRow.ATTEMPTED), newest_grid.total(GridRow.REJECTED)
+    if settings.rejects is not None and attempted_count:
+        reject_share = rejected_count / attempted_count
+        sentence = f"{rejected_count} of {format_count(attempted_count, noun)} rejected, over {settings.rejects:.0%}"
         yield RuleResult(
             subject=sync_id,
             rule=REJECTS,
-            sentence=told if share > settings.rejects else None,
-            numbers={"rejected": rejected, "attempted": attempted, "limit": settings.rejects},
+            sentence=sentence if reject_share > settings.rejects else None,
+            numbers={"rejected": rejected_count, "attempted": attempted_count, "limit": settings.rejects},
         )
-    yield from _evaluate_deviation(sync_id, ended, settings, noun)
+    yield from _evaluate_deviation(sync_id, ended_runs, settings, noun)
 
 
 def _evaluate_deviation(
     sync_id: str, ended: Sequence[PastRun], settings: AlertSettings, noun: str
 ) -> Iterator[RuleResult]:
     counts = [load_grid(run).total(GridRow.ATTEMPTED) for run in ended if _counts_all_pending(run)]
-    newest, before = counts[:1], counts[1 : COMPARED_RUNS + 1]
-    is_of_newest = _counts_all_pending(ended[0])
-    if settings.deviation is None or not is_of_newest or len(before) < MIN_COMPARED_RUNS or not fmean(before):
+    newest_counts, earlier_counts = counts[:1], counts[1 : COMPARED_RUNS + 1]
+    is_newest_complete = _counts_all_pending(ended[0])
+    if (
+        settings.deviation is None
+        or not is_newest_complete
+        or len(earlier_counts) < MIN_COMPARED_RUNS
+        or not fmean(earlier_counts)
+    ):
         return
-    mean = fmean(before)
-    deviates = abs(newest[0] - mean) / mean
-    told = f"{format_count(newest[0], noun)} attempted, {mean:.0f} on average in the {len(before)} runs before"
+    average = fmean(earlier_counts)
+    deviation = abs(newest_counts[0] - average) / average
+    sentence = (
+        f"{format_count(newest_counts[0], noun)} attempted,"
+        f" {average:.0f} on average in the {len(earlier_counts)} runs before"
+    )
     yield RuleResult(
         subject=sync_id,
         rule=DEVIATION,
-        sentence=f"{told}: they differ by more than {settings.deviation:.0%}"
-        if deviates > settings.deviation
+        sentence=f"{sentence}: they differ by more than {settings.deviation:.0%}"
+        if deviation > settings.deviation
         else None,
-        numbers={"units": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
+        numbers={
+            "units": newest_counts[0],
+            "mean": round(average, 1),
+            "runs": len(earlier_counts),
+            "limit": settings.deviation,
+        },
     )
 
 
@@ -137,10 +150,10 @@ def evaluate_no_success(
         if last_success is None or is_from_future(last_success, now):  # the time of the last success is unknown
             last_success = 0.0
         hours = max(now - max(waiting_since, last_success), 0.0) / HOUR_SECONDS
-    told = f"no run has succeeded for {hours:.1f} hours, and there is something to send"
+    sentence = f"no run has succeeded for {hours:.1f} hours, and there is something to send"
     return RuleResult(
         subject=sync_id,
         rule=NO_SUCCESS,
-        sentence=told if hours > settings.no_success_hours else None,
+        sentence=sentence if hours > settings.no_success_hours else None,
         numbers={"hours": round(hours, 1), "limit": settings.no_success_hours},
     )

@@ -139,7 +139,7 @@ class AlertStore:
 
         With `known`, an alert ends only if it is one of these: one that was found again since then stays.
         """
-        if not readings or (not self._path.exists() and all(each.sentence is None for each in readings)):
+        if not readings or (not self._path.exists() and all(result.sentence is None for result in readings)):
             return 0
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             return sum(_apply_result(store, reading, make, known) for reading in readings)
@@ -172,21 +172,21 @@ class AlertStore:
 def _apply_result(
     store: SqliteStore, reading: RuleResult, make: BuildAlert, known: Collection[ActiveAlert] | None
 ) -> bool:
-    of = {"type": reading.type, "subject": reading.subject, "rule": reading.rule}
-    before = next((ActiveAlert(*row) for row in store.fetch_rows(FIND_ACTIVE, of)), None)
-    state = _next_state(reading, before, known)
+    parameters = {"type": reading.type, "subject": reading.subject, "rule": reading.rule}
+    active_alert = next((ActiveAlert(*row) for row in store.fetch_rows(FIND_ACTIVE, parameters)), None)
+    state = _next_state(reading, active_alert, known)
     alert = make(reading, state) if state else None
     if state is AlertState.RECOVERED:
-        store.execute(DELETE_ACTIVE, of)
-    elif reading.sentence is not None and not (before and reading.is_ignored_if_active):
-        told: list[str] = orjson.loads(before.causes) if before else []
+        store.execute(DELETE_ACTIVE, parameters)
+    elif reading.sentence is not None and not (active_alert and reading.is_ignored_if_active):
+        causes: list[str] = orjson.loads(active_alert.causes) if active_alert else []
         if state and reading.cause:
-            told.append(reading.cause)
-        of |= {"sentence": reading.local_sentence or reading.sentence, "causes": orjson.dumps(told).decode()}
-        if alert and before is None:
-            store.execute(ADD_ACTIVE, {**of, "since": alert.created_at})
+            causes.append(reading.cause)
+        parameters |= {"sentence": reading.local_sentence or reading.sentence, "causes": orjson.dumps(causes).decode()}
+        if alert and active_alert is None:
+            store.execute(ADD_ACTIVE, {**parameters, "since": alert.created_at})
         else:
-            store.execute(UPDATE_ACTIVE, of)
+            store.execute(UPDATE_ACTIVE, parameters)
     if alert:
         store.execute(ADD_UNSENT, {"id": alert.id, "body": orjson.dumps(dict(alert.body)).decode()})
     return alert is not None
@@ -200,6 +200,6 @@ def _next_state(
         return AlertState.RECOVERED if before and (known is None or before in known) else None
     if before is None:
         return AlertState.FIRED
-    told = orjson.loads(before.causes)
-    is_new = reading.cause not in ("", *told) and len(told) < MAX_CAUSES
+    causes = orjson.loads(before.causes)
+    is_new = reading.cause not in ("", *causes) and len(causes) < MAX_CAUSES
     return AlertState.CHANGED if is_new and not reading.is_ignored_if_active else None

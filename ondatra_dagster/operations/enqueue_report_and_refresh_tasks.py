@@ -16,25 +16,25 @@ EnqueueChanges = Callable[[], int | None]  # returns the number of new versions
 
 def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
     """Enqueue the new table changes of these syncs."""
-    versions, told, is_good = {}, [], True
-    for sync_id, take_in in syncs.items():
+    versions, problems, is_successful = {}, [], True
+    for sync_id, enqueue_changes in syncs.items():
         try:
-            if (taken := take_in()) is not None:
-                versions[sync_id] = taken
+            if (version_count := enqueue_changes()) is not None:
+                versions[sync_id] = version_count
         except BusyError:
-            told.append(f"{sync_id} is at work, and takes them in by itself")
+            problems.append(f"{sync_id} is at work, and takes them in by itself")
         except ResyncNeededError as error:  # the sync's own runs fail with the same error
-            told.append(str(error))
+            problems.append(str(error))
         except OndatraError as error:
-            is_good = False
-            told.append(f"{sync_id}: {error}")
-    taken_in = f"{format_count(len(versions), 'sync')} took in new versions" if versions else ""
+            is_successful = False
+            problems.append(f"{sync_id}: {error}")
+    version_note = f"{format_count(len(versions), 'sync')} took in new versions" if versions else ""
     return TaskResult(
         task=ENQUEUE_TASK,
-        message="; ".join(filter(None, [taken_in, *told])) or "every sync has seen its table as it is",
+        message="; ".join(filter(None, [version_note, *problems])) or "every sync has seen its table as it is",
         counts={"syncs": len(versions), "versions": sum(versions.values())},
         details=tuple({"sync": sync_id, "versions": number} for sync_id, number in versions.items()),
-        is_successful=is_good,
+        is_successful=is_successful,
     )
 
 
@@ -45,23 +45,29 @@ def report_dead_letters(
 
     For a sync whose queue can't be read or is lost, the number is unknown.
     """
-    each = {
+    dead_letters_by_sync = {
         sync_id: (queue.dead_units, int((now - (queue.dead_since or now)) / DAY_SECONDS))
         for sync_id, queue in queues.items()
         if queue and queue.dead_units
     }
-    total = sum(dead for dead, _ in each.values())
-    oldest = max((days for _, days in each.values()), default=0)
-    told = f"{format_count(total, 'dead letter')} of {', '.join(each)}, the oldest of {format_count(oldest, 'day')}"
+    total = sum(dead_count for dead_count, _ in dead_letters_by_sync.values())
+    oldest_days = max((days for _, days in dead_letters_by_sync.values()), default=0)
+    summary = (
+        f"{format_count(total, 'dead letter')} of {', '.join(dead_letters_by_sync)},"
+        f" the oldest of {format_count(oldest_days, 'day')}"
+    )
     reasons = {"can't be read": unread, "is lost": lost}
-    unknown = "".join(
+    unknown_note = "".join(
         f"; of {', '.join(syncs)} nobody knows, for its queue {reason}" for reason, syncs in reasons.items() if syncs
     )
     return TaskResult(
         task=DEAD_LETTER_TASK,
-        message=(f"{told}: see `ondatra dead SYNC`" if each else "there are none") + unknown,
-        counts={"dead": total, "oldest_days": oldest},
-        details=tuple({"sync": sync_id, "dead": dead, "oldest_days": days} for sync_id, (dead, days) in each.items()),
+        message=(f"{summary}: see `ondatra dead SYNC`" if dead_letters_by_sync else "there are none") + unknown_note,
+        counts={"dead": total, "oldest_days": oldest_days},
+        details=tuple(
+            {"sync": sync_id, "dead": dead_count, "oldest_days": days}
+            for sync_id, (dead_count, days) in dead_letters_by_sync.items()
+        ),
         is_successful=not unread,
     )
 

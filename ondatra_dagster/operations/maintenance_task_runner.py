@@ -30,8 +30,8 @@ def run_tasks(duties: Mapping[str, MaintenanceTask], explain: Callable[[Exceptio
 
     The result of a failed task says why; `explain` makes a sentence of an unexpected error.
     """
-    for name, duty in duties.items():
-        yield _run_task(name, duty, explain)
+    for name, task in duties.items():
+        yield _run_task(name, task, explain)
 
 
 @interruption.raise_on_signal()
@@ -40,5 +40,5 @@ def _run_task(name: str, duty: MaintenanceTask, explain: Callable[[Exception], s
         return duty()
     except Exception as error:  # the outermost handler of a task: the others still run
         interruption.raise_if_interrupted()  # the task fails because it was interrupted
-        why = str(error) if isinstance(error, OndatraError) else explain(error)
-        return TaskResult(task=name, message=why, is_successful=False)
+        message = str(error) if isinstance(error, OndatraError) else explain(error)
+        return TaskResult(task=name, message=message, is_successful=False)

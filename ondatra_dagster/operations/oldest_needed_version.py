@@ -40,34 +40,36 @@ class OldestNeededVersions:
 
     def oldest_for_model(self, model: Model, table: TableState) -> int:
         """Return the oldest version of the model's table that is still needed, at most the current one."""
-        watermarks = [each.watermark for each in self._sync_positions(model) if each.table_id == table.table_id]
+        watermarks = [
+            position.watermark for position in self._sync_positions(model) if position.table_id == table.table_id
+        ]
         return min([table.version, *watermarks, *self._versions_of_readers(model, table)])
 
     def oldest_for_invalid_rows(self, model: Model, table: TableState) -> int:
         """Return the same for the model's invalid rows. A sync that never read them begins with those that are left."""
-        return min([table.version, *(each.invalid_watermark for each in self._sync_positions(model))])
+        return min([table.version, *(position.invalid_watermark for position in self._sync_positions(model))])
 
     def _sync_positions(self, model: Model) -> Iterator[QueueStatus | QueueSnapshot]:
         """Yield the sync's position in its queue, and in its newest snapshot."""
         sync = self._syncs.get(model.id)
         if sync is None:
             return
-        for known in (self._queues(sync.id), self._tracking.read_newest_snapshot(sync.id)):
-            if known and known.table_id:
-                yield known
+        for position in (self._queues(sync.id), self._tracking.read_newest_snapshot(sync.id)):
+            if position and position.table_id:
+                yield position
 
     def _versions_of_readers(self, model: Model, table: TableState) -> Iterator[int]:
         """Yield the versions that models which read this one need again."""
         for reader in self._project.models.values():
-            if model.id in {read.model for read in reader.inputs if isinstance(read, ModelInput)}:
+            if model.id in {model_input.model for model_input in reader.inputs if isinstance(model_input, ModelInput)}:
                 yield from self._versions_of_reader(reader, model, table)
 
     def _versions_of_reader(self, reader: Model, model: Model, table: TableState) -> Iterator[int]:
-        own = self._tables(reader.id) if reader.kind.uses_input_baseline or reader.incremental else None
-        if own is None:
+        reader_table = self._tables(reader.id) if reader.kind.uses_input_baseline or reader.incremental else None
+        if reader_table is None:
             return
-        brought = orjson.loads(own.properties.get(INPUT_BASELINE_PROPERTY, "{}")).get("inputs", {})
-        for inputs in (own.commit_metadata.inputs if own.commit_metadata else {}, brought):
+        baseline_inputs = orjson.loads(reader_table.properties.get(INPUT_BASELINE_PROPERTY, "{}")).get("inputs", {})
+        for inputs in (reader_table.commit_metadata.inputs if reader_table.commit_metadata else {}, baseline_inputs):
             table_id, _, version = inputs.get(model.id, "").rpartition("@")
             if table_id == table.table_id:
                 yield int(version)

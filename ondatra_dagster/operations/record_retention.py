@@ -29,22 +29,26 @@ def prune_records(
     tracking: RecordStore, log: SyncLogAppender, syncs: Mapping[str, Sync], *, days: int | None, now: datetime
 ) -> TaskResult:
     """Delete the runs that began more than `days` days ago; none if `days` is None."""
-    pruning = _RecordPruner(tracking, now)
+    pruner = _RecordPruner(tracking, now)
     if days is not None:
         position, cutoff = log.position(), now - timedelta(days=days)
         for sync_id in tracking.list_syncs():
-            pruning.prune_sync(sync_id, syncs.get(sync_id), position, cutoff)
-    swept = tracking.remove_leftovers(before=now - ABANDONED_AFTER)
-    freed = pruning.bytes + sum(swept)
-    kept = "records are kept for ever"
-    gone = f"records of {format_count(pruning.runs, 'run')} older than {format_count(days or 0, 'day')} are gone"
-    parts = f"; removed {format_count(len(swept), 'file')} that killed processes left half written" if swept else ""
-    size = f", {format_count(freed, 'byte')}" if pruning.runs or swept else ""
-    busy = f"; at work, and left for the next time: {', '.join(pruning.busy_syncs)}" if pruning.busy_syncs else ""
+            pruner.prune_sync(sync_id, syncs.get(sync_id), position, cutoff)
+    leftover_sizes = tracking.remove_leftovers(before=now - ABANDONED_AFTER)
+    freed_bytes = pruner.bytes + sum(leftover_sizes)
+    no_limit_text = "records are kept for ever"
+    deleted_text = f"records of {format_count(pruner.runs, 'run')} older than {format_count(days or 0, 'day')} are gone"
+    leftover_note = (
+        f"; removed {format_count(len(leftover_sizes), 'file')} that killed processes left half written"
+        if leftover_sizes
+        else ""
+    )
+    size_note = f", {format_count(freed_bytes, 'byte')}" if pruner.runs or leftover_sizes else ""
+    busy_note = f"; at work, and left for the next time: {', '.join(pruner.busy_syncs)}" if pruner.busy_syncs else ""
     return TaskResult(
         task=RETENTION_TASK,
-        message=f"{kept if days is None else gone}{parts}{size}{busy}",
-        counts={"runs": pruning.runs, "parts": len(swept), "bytes": freed},
+        message=f"{no_limit_text if days is None else deleted_text}{leftover_note}{size_note}{busy_note}",
+        counts={"runs": pruner.runs, "parts": len(leftover_sizes), "bytes": freed_bytes},
     )
 
 
@@ -79,30 +83,30 @@ class _RecordPruner:
         if not snapshot_runs:  # only the records show what the API holds
             return []
         runs = [run_id for run_id in self._tracking.list_runs(sync_id) if parse_start_time(run_id)]
-        begun = self._start_times(sync_id, runs)
+        start_times = self._start_times(sync_id, runs)
         before_newest = itertools.takewhile(lambda run_id: run_id < snapshot_runs[-1], runs[:-1])
-        old = itertools.takewhile(lambda run_id: begun[run_id] < cutoff, before_newest)
-        return list(itertools.takewhile(lambda run_id: self._is_removable(sync_id, run_id, position), old))
+        old_runs = itertools.takewhile(lambda run_id: start_times[run_id] < cutoff, before_newest)
+        return list(itertools.takewhile(lambda run_id: self._is_removable(sync_id, run_id, position), old_runs))
 
     def _start_times(self, sync_id: str, runs: Sequence[str]) -> Mapping[str, datetime]:
         """Return the start of each run: at or before the starts of later runs, even if the clock was wrong."""
-        begun: dict[str, datetime] = {}
-        before = self._now
+        start_times: dict[str, datetime] = {}
+        start_time = self._now
         for run_id in reversed(runs):
-            before = min(before, self._recorded_start(sync_id, run_id))
-            begun[run_id] = before
-        return begun
+            start_time = min(start_time, self._recorded_start(sync_id, run_id))
+            start_times[run_id] = start_time
+        return start_times
 
     def _recorded_start(self, sync_id: str, run_id: str) -> datetime:
         """Return a run's start by its id, or by its metadata if the id's time is in the future.
 
         After an id in the future, later ids are in the future, too.
         """
-        begun = parse_start_time(run_id) or self._now
-        if not is_from_future(begun.timestamp(), self._now.timestamp()):
-            return begun
-        noted = (self._tracking.read_metadata(sync_id, run_id) or {}).get("started_at")
-        return datetime.fromisoformat(noted) if isinstance(noted, str) else self._now
+        start_time = parse_start_time(run_id) or self._now
+        if not is_from_future(start_time.timestamp(), self._now.timestamp()):
+            return start_time
+        started_at = (self._tracking.read_metadata(sync_id, run_id) or {}).get("started_at")
+        return datetime.fromisoformat(started_at) if isinstance(started_at, str) else self._now
 
     def _is_removable(self, sync_id: str, run_id: str, position: SyncLogPosition) -> bool:
         return self._tracking.is_own_run(

@@ -30,8 +30,8 @@ class StateFile(NamedTuple):
 def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
     """Yield every SQLite file in the state folder; `remedies` has the advice for damaged files, by file name."""
     for path in sorted(state.glob("*.sqlite")):
-        is_beside = path.name in LOCKED_NEXT_TO_FILE
-        lock = path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
+        is_locked_next_to_file = path.name in LOCKED_NEXT_TO_FILE
+        lock = path.with_suffix(".lock") if is_locked_next_to_file else state / "locks" / f"{path.name}.lock"
         yield StateFile(path, lock, remedies.get(path.name, RESTORE_FROM_BACKUP))
     for path in sorted(state.glob("queue/*.sqlite")):
         yield StateFile(path, queue_lock_path(path), QUEUE_DAMAGED)
@@ -43,36 +43,39 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
     A file that fails doesn't stop the others. A damaged file isn't changed. Its indexes aren't rebuilt: an index that
     disagrees with its table doesn't show which of the two is damaged.
     """
-    freed, done, busy, failed = 0, 0, [], []
+    freed_bytes, file_count, busy_files, error_texts = 0, 0, [], []
     for file in files:
         try:
             with FileLock(file.lock, purpose="makes files smaller"):
                 check_integrity(file.path, file.if_damaged)
-                freed += compact_database(file.path, file.if_damaged)
-                done += 1
+                freed_bytes += compact_database(file.path, file.if_damaged)
+                file_count += 1
         except BusyError:
-            busy.append(file.path.stem)
+            busy_files.append(file.path.stem)
         except StateError as error:
-            failed.append(f"; {error}")
-    left = f"; at work, and left for the next time: {', '.join(busy)}" if busy else ""
+            error_texts.append(f"; {error}")
+    busy_note = f"; at work, and left for the next time: {', '.join(busy_files)}" if busy_files else ""
     return TaskResult(
         task=STATE_FILE_TASK,
-        message=f"{format_count(done, 'SQLite file')} looked after, {format_size(freed)} freed{left}{''.join(failed)}",
-        counts={"files": done, "bytes": freed, "busy": len(busy)},
-        is_successful=not failed,
+        message=f"{format_count(file_count, 'SQLite file')} looked after, {format_size(freed_bytes)} freed"
+        f"{busy_note}{''.join(error_texts)}",
+        counts={"files": file_count, "bytes": freed_bytes, "busy": len(busy_files)},
+        is_successful=not error_texts,
     )
 
 
 def rotate_logs(folder: Path) -> TaskResult:
     """Start a new log where one has become long. The old log is kept as NAME.1, until the next one replaces it."""
-    freed, turned = 0, []
+    freed_bytes, rotated_logs = 0, []
     for log in sorted(folder.glob("*.log")):
         with explain_file_errors(log):
             if log.stat().st_size < MAX_LOG_BYTES:
                 continue
-            before = log.with_name(f"{log.name}.1")
-            freed += before.stat().st_size if before.exists() else 0
-            log.replace(before)
-        turned.append(log.name)
-    told = f"{', '.join(turned)} begun anew, {format_size(freed)} freed" if turned else "none is long"
-    return TaskResult(task=LOG_TASK, message=told, counts={"turned": len(turned), "bytes": freed})
+            old_log = log.with_name(f"{log.name}.1")
+            freed_bytes += old_log.stat().st_size if old_log.exists() else 0
+            log.replace(old_log)
+        rotated_logs.append(log.name)
+    message = (
+        f"{', '.join(rotated_logs)} begun anew, {format_size(freed_bytes)} freed" if rotated_logs else "none is long"
+    )
+    return TaskResult(task=LOG_TASK, message=message, counts={"turned": len(rotated_logs), "bytes": freed_bytes})

@@ -48,24 +48,24 @@ class SyncLogAppender:
 
     def append(self, table: LogTable) -> int:
         """Append all published records that are missing; return how many they were."""
-        appended = 0
+        appended_count = 0
         with table.lock():
             position = self.position()
-            for pieces in group_into_commits(list_missing_row_groups(self._tracking, position), self._commit_bytes):
-                position = position.advance(pieces)
-                rows = concatenate_log_rows([read_log_rows(self._tracking, piece) for piece in pieces])
+            for row_groups in group_into_commits(list_missing_row_groups(self._tracking, position), self._commit_bytes):
+                position = position.advance(row_groups)
+                rows = concatenate_log_rows([read_log_rows(self._tracking, row_group) for row_group in row_groups])
                 table.append(rows, note=position.dump(), number=position.commit_count)
-                appended += sum(piece.row_count for piece in pieces)
-        return appended
+                appended_count += sum(row_group.row_count for row_group in row_groups)
+        return appended_count
 
     def append_missing(self, opened: Callable[[], LogTable]) -> TaskResult:
         """Do the same as a maintenance task. If no record is missing, the table isn't opened."""
-        is_behind = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
-        appended = self.append(opened()) if is_behind else 0
+        has_missing_records = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
+        appended_count = self.append(opened()) if has_missing_records else 0
         return TaskResult(
             task=SYNC_LOG_TASK,
-            message=f"{format_count(appended, 'record')} appended to {SYNC_LOG_TABLE}",
-            counts={"records": appended},
+            message=f"{format_count(appended_count, 'record')} appended to {SYNC_LOG_TABLE}",
+            counts={"records": appended_count},
         )
 
     def position(self) -> SyncLogPosition:
@@ -91,13 +91,13 @@ def is_logged(log: SyncLogAppender, sync_id: str) -> bool:
 
 def group_into_commits(pieces: Iterable[RecordRowGroup], most_bytes: int) -> Iterator[list[RecordRowGroup]]:
     """Yield lists of row groups that fit in memory together."""
-    chosen: list[RecordRowGroup] = []
-    size = 0
-    for piece in pieces:
-        if chosen and size + piece.byte_size > most_bytes:
-            yield chosen
-            chosen, size = [], 0
-        chosen.append(piece)
-        size += piece.byte_size
-    if chosen:
-        yield chosen
+    row_groups: list[RecordRowGroup] = []
+    byte_count = 0
+    for row_group in pieces:
+        if row_groups and byte_count + row_group.byte_size > most_bytes:
+            yield row_groups
+            row_groups, byte_count = [], 0
+        row_groups.append(row_group)
+        byte_count += row_group.byte_size
+    if row_groups:
+        yield row_groups

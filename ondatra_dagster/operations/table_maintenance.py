@@ -126,27 +126,28 @@ class TableMaintenance:
     def _maintain_table(self, table: ManagedTable) -> None:
         if not self._due_tasks(table):
             return
-        opened = self._open_table(table)
-        with opened.lock():
-            if chores := self._due_tasks(table):  # read again, because no other process can write now
-                self._details.append({"table": table.name, **self._run_due_tasks(table, opened, chores)})
+        delta_table = self._open_table(table)
+        with delta_table.lock():
+            if due_tasks := self._due_tasks(table):  # read again, because no other process can write now
+                self._details.append({"table": table.name, **self._run_due_tasks(table, delta_table, due_tasks)})
 
     def _due_tasks(self, table: ManagedTable) -> TableTasks | None:
         state = read_table_state(table.address)
         if state is None:
             return None
-        past = find_removable_history(
+        removable_history = find_removable_history(
             table.address, state, needed=table.oldest_needed_version(state), before=self._retention_start
         )
-        chores = TableTasks(
+        tasks = TableTasks(
             state=state,
-            removable=past,
+            removable=removable_history,
             needs_retention_restore=is_retention_lowered(state),
             needs_optimize=count_superfluous_files(table.address) >= self._thresholds.small_files,
-            needs_vacuum=past.files >= self._thresholds.files or past.size >= self._thresholds.size,
-            needs_log_cleanup=len(past.log_files) >= self._thresholds.log_files,
+            needs_vacuum=removable_history.files >= self._thresholds.files
+            or removable_history.size >= self._thresholds.size,
+            needs_log_cleanup=len(removable_history.log_files) >= self._thresholds.log_files,
         )
-        return chores if chores.has_any else None
+        return tasks if tasks.has_any else None
 
     def _run_due_tasks(self, table: ManagedTable, opened: MaintainableTable, chores: TableTasks) -> dict[str, Json]:
         if chores.needs_retention_restore:
@@ -158,31 +159,31 @@ class TableMaintenance:
             if not opened.vacuum(since=since, upto=chores.removable.last_commit, clock=self._clock):
                 self._skipped_tables.append(table.name)
         log_bytes = remove_log_files(table.address, chores.removable) if chores.needs_log_cleanup else 0
-        counted = read_commit_metrics(table.address, after=chores.state.log_version)
-        removed = {name: counted.get(name, {}) for name in ("OPTIMIZE", "VACUUM START", "VACUUM END")}
+        commit_metrics = read_commit_metrics(table.address, after=chores.state.log_version)
+        operation_metrics = {name: commit_metrics.get(name, {}) for name in ("OPTIMIZE", "VACUUM START", "VACUUM END")}
         return {
             "mended": int(chores.needs_retention_restore),
-            "small_files": _metric_number(removed["OPTIMIZE"], "numRemovedFiles"),
-            "became": _metric_number(removed["OPTIMIZE"], "numAddedFiles"),
-            "files": _metric_number(removed["VACUUM END"], "numDeletedFiles"),
-            "bytes": _metric_number(removed["VACUUM START"], "sizeOfDataToDelete") + log_bytes,
+            "small_files": _metric_number(operation_metrics["OPTIMIZE"], "numRemovedFiles"),
+            "became": _metric_number(operation_metrics["OPTIMIZE"], "numAddedFiles"),
+            "files": _metric_number(operation_metrics["VACUUM END"], "numDeletedFiles"),
+            "bytes": _metric_number(operation_metrics["VACUUM START"], "sizeOfDataToDelete") + log_bytes,
             "log_files": len(chores.removable.log_files) if chores.needs_log_cleanup else 0,
         }
 
     def _task_result(self) -> TaskResult:
         total: collections.Counter[str] = collections.Counter(dict.fromkeys(COUNT_NAMES, 0))
-        for done in self._details:
-            total.update({name: number for name, number in done.items() if isinstance(number, int)})
-        told = [*_result_sentences(len(self._details), total), *self._errors]
+        for table_details in self._details:
+            total.update({name: number for name, number in table_details.items() if isinstance(number, int)})
+        sentences = [*_result_sentences(len(self._details), total), *self._errors]
         if self._busy_tables:
-            told.append(f"at work, and left for the next time: {', '.join(self._busy_tables)}")
+            sentences.append(f"at work, and left for the next time: {', '.join(self._busy_tables)}")
         if self._skipped_tables:
-            told.append(
+            sentences.append(
                 f"left for the next time, for the machine stood still meanwhile: {', '.join(self._skipped_tables)}"
             )
         return TaskResult(
             task=TABLE_TASK,
-            message="; ".join(told) or "no table needs anything",
+            message="; ".join(sentences) or "no table needs anything",
             counts={TABLE_TASK: len(self._details), **total},
             details=tuple(self._details),
             is_successful=not self._errors,
@@ -191,7 +192,7 @@ class TableMaintenance:
 
 def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
     """Return a sentence for each kind of work that was done."""
-    told = (
+    counted_sentences = (
         (tables, f"{format_count(tables, 'table')} looked after"),
         (total["small_files"], f"{format_count(total['small_files'], 'small file')} put into {total['became']}"),
         (total["files"], f"{format_count(total['files'], 'file')} that nobody needs removed"),
@@ -199,21 +200,21 @@ def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
         (total["bytes"], f"{format_size(total['bytes'])} freed"),
         (total["mended"], f"the retention of {format_count(total['mended'], 'table')} put back after a killed run"),
     )
-    return [sentence for number, sentence in told if number]
+    return [sentence for number, sentence in counted_sentences if number]
 
 
 def count_superfluous_files(address: StorageAddress) -> int:
     """Return how many files an OPTIMIZE would save: it combines a partition's small files into one."""
     try:
-        live = read_table_snapshot(address)
+        table_snapshot = read_table_snapshot(address)
     except UnsupportedTableError:
         return 0
-    if live is None:
+    if table_snapshot is None:
         return 0
-    small = collections.Counter(
-        tuple(sorted(file.partition.items(), key=str)) for file in live.files if file.size < SMALL_FILE_BYTES
+    small_file_counts = collections.Counter(
+        tuple(sorted(file.partition.items(), key=str)) for file in table_snapshot.files if file.size < SMALL_FILE_BYTES
     )
-    return sum(number - 1 for number in small.values())
+    return sum(number - 1 for number in small_file_counts.values())
 
 
 def _metric_number(metrics: Mapping[str, str], name: str) -> int:

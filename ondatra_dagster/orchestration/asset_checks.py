@@ -43,8 +43,8 @@ def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
     ]
     if model.kind.has_invalid_table:
         name = "invalid_records"
-        described = CHECK_DESCRIPTIONS[name] if model.kind.has_query else INVALID_EVENTS_DESCRIPTION
-        specs.insert(0, dg.AssetCheckSpec(name, asset=key, description=described))
+        description = CHECK_DESCRIPTIONS[name] if model.kind.has_query else INVALID_EVENTS_DESCRIPTION
+        specs.insert(0, dg.AssetCheckSpec(name, asset=key, description=description))
     return specs
 
 
@@ -57,11 +57,11 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
     def checks(
         context: dg.AssetCheckExecutionContext, ondatra: dg.ResourceParam[RunService]
     ) -> Iterator[dg.AssetCheckResult]:
-        wanted = {check.name for check in context.selected_asset_check_keys}
+        check_names = {check.name for check in context.selected_asset_check_keys}
         with raise_dagster_failure(ondatra, sync.id):
-            for verdict in () if ondatra.is_dry else ondatra.verdicts(sync):  # a dry run checks nothing
-                if verdict.name in wanted:
-                    yield build_check_report(dg.AssetCheckResult, key, verdict)
+            for check_result in () if ondatra.is_dry else ondatra.verdicts(sync):  # a dry run checks nothing
+                if check_result.name in check_names:
+                    yield build_check_report(dg.AssetCheckResult, key, check_result)
 
     return checks
 
@@ -87,4 +87,4 @@ def build_check_reports(
     of: type[CheckReport], key: dg.AssetKey, verdicts: Iterable[SyncCheckResult]
 ) -> list[CheckReport]:
     """Return the verdicts as build_check_report() does."""
-    return [build_check_report(of, key, verdict) for verdict in verdicts]
+    return [build_check_report(of, key, check_result) for check_result in verdicts]

@@ -39,7 +39,7 @@ def op_name(key: dg.AssetKey, suffix: str = "") -> str:
 
 def _valid_parts(parts: list[str]) -> list[str]:
     """Return the parts of a key in characters that Dagster accepts in names; a digest keeps keys different."""
-    fit = [INVALID_CHARACTERS.sub("_", part) for part in parts]
-    if fit == parts:
+    valid_parts = [INVALID_CHARACTERS.sub("_", name_part) for name_part in parts]
+    if valid_parts == parts:
         return parts
-    return [*fit[:-1], f"{fit[-1]}_{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:8]}"]
+    return [*valid_parts[:-1], f"{valid_parts[-1]}_{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:8]}"]

@@ -46,8 +46,10 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
         "updated": result.updated,
         "deleted": result.deleted,
     }
-    described = {name.casefold(): text for name, text in result.model.column_descriptions}
-    columns = [dg.TableColumn(each.name, each.type, described.get(each.name.casefold())) for each in result.columns]
+    descriptions = {name.casefold(): text for name, text in result.model.column_descriptions}
+    columns = [
+        dg.TableColumn(column.name, column.type, descriptions.get(column.name.casefold())) for column in result.columns
+    ]
     return {
         # first, because a run's page shows only the first entries of an event
         "reason": dg.MetadataValue.text(result.reason),
@@ -61,29 +63,29 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
 def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
     """Return the metadata of a sync's result, with the location of its records."""
     summary = result.summary
-    shown: Metadata = {"counts": counts_table(summary)}
-    shown |= _trigger_metadata(summary)
+    metadata: Metadata = {"counts": counts_table(summary)}
+    metadata |= _trigger_metadata(summary)
     if summary.message:
-        shown["message"] = dg.MetadataValue.text(summary.message)
+        metadata["message"] = dg.MetadataValue.text(summary.message)
     if summary.queue:
-        oldest = summary.queue.oldest_since
-        shown["queue depth"] = dg.MetadataValue.int(summary.queue.depth)
-        shown["dead letters"] = dg.MetadataValue.int(summary.queue.dead_units)
-        shown["oldest waits seconds"] = dg.MetadataValue.float(
-            round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
+        oldest_since = summary.queue.oldest_since
+        metadata["queue depth"] = dg.MetadataValue.int(summary.queue.depth)
+        metadata["dead letters"] = dg.MetadataValue.int(summary.queue.dead_units)
+        metadata["oldest waits seconds"] = dg.MetadataValue.float(
+            round((summary.ended_at.timestamp() - oldest_since) if oldest_since else 0.0, 1)
         )
     totals = {cell: summary.grid.known_total(cell) for cell in GridRow}
-    shown |= {cell.value: dg.MetadataValue.int(count) for cell, count in totals.items() if count is not None}
-    shown["warned"] = dg.MetadataValue.int(summary.warned_units)
+    metadata |= {cell.value: dg.MetadataValue.int(count) for cell, count in totals.items() if count is not None}
+    metadata["warned"] = dg.MetadataValue.int(summary.warned_units)
     for name, reasons in (("sample rejects", summary.reject_reasons), ("sample warnings", summary.warning_reasons)):
         if reasons:
-            shown[name] = samples_table(format_reasons(reasons))
+            metadata[name] = samples_table(format_reasons(reasons))
     if summary.pending_samples:
-        shown["sample waiting"] = samples_table(format_pending_keys(summary.pending_samples))
+        metadata["sample waiting"] = samples_table(format_pending_keys(summary.pending_samples))
     if places.folder:
-        shown["records"] = dg.MetadataValue.path(places.folder)
-    shown["records page"] = dg.MetadataValue.url(places.page_url)
-    return shown
+        metadata["records"] = dg.MetadataValue.path(places.folder)
+    metadata["records page"] = dg.MetadataValue.url(places.page_url)
+    return metadata
 
 
 def _trigger_metadata(summary: RunSummary) -> Metadata:
@@ -101,19 +103,19 @@ def _trigger_metadata(summary: RunSummary) -> Metadata:
 
 def forecast_metadata(forecast: DryRunResult) -> Metadata:
     """Return the metadata of a dry run: its counts, and some keys with the columns that change."""
-    shown: Metadata = {
+    metadata: Metadata = {
         name.replace("_", " "): dg.MetadataValue.int(number)
         for name, number in forecast.counts.items()
         if number is not None
     }
     if forecast.summary.message:
-        shown["message"] = dg.MetadataValue.text(forecast.summary.message)
+        metadata["message"] = dg.MetadataValue.text(forecast.summary.message)
     if forecast.expected_changes.samples:
-        shown["sample changes"] = samples_table(
+        metadata["sample changes"] = samples_table(
             {"key": row.key, "change": row.operation.value, "columns": ", ".join(row.changed_columns)}
             for row in forecast.expected_changes.samples
         )
-    return shown
+    return metadata
 
 
 def counts_table(summary: RunSummary) -> dg.MetadataValue:

@@ -179,8 +179,8 @@ def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]
 
 def _readable_error(text: str, settings: Settings) -> str:
     """Return the text of an error; for an error of Dagster's storage, a sentence without its SQL."""
-    found = STORAGE_ERROR.search(text)
-    return str(storage_error(found[1], storage_folder(settings), IF_DAMAGED)) if found else text
+    match = STORAGE_ERROR.search(text)
+    return str(storage_error(match[1], storage_folder(settings), IF_DAMAGED)) if match else text
 
 
 # the output of steps goes to the user's terminal, not through Dagster's files and processes
@@ -191,28 +191,28 @@ IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and qu
 @contextlib.contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """Open the instance of DAGSTER_HOME if that is set, otherwise the one of the project's dagster.yaml."""
-    home = settings.secret("DAGSTER_HOME")
-    folder = Path(home) if home else settings.root
+    dagster_home = settings.secret("DAGSTER_HOME")
+    folder = Path(dagster_home) if dagster_home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
-    base = storage_folder(settings)
+    storage = storage_folder(settings)
     make_state_folder_private(settings.state)
-    with explain_file_errors(base):
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with explain_file_errors(storage):
+        storage.mkdir(mode=0o700, parents=True, exist_ok=True)
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:
         overrides["telemetry"] = {"enabled": False}  # a dagster.yaml can enable it
     # paths in the project's dagster.yaml are relative to its folder, as for `dg dev`, which is started there
-    with _explain_storage_errors(base), contextlib.chdir(folder):
-        ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
+    with _explain_storage_errors(storage), contextlib.chdir(folder):
+        ref = InstanceRef.from_dir(str(storage), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:
             yield instance
 
 
 def storage_folder(settings: Settings) -> Path:
     """Return the folder of Dagster's storage, unless dagster.yaml names another one."""
-    home = settings.secret("DAGSTER_HOME")
-    if home:
-        return Path(home)
+    dagster_home = settings.secret("DAGSTER_HOME")
+    if dagster_home:
+        return Path(dagster_home)
     return settings.root if (settings.root / "dagster.yaml").exists() else settings.state / "dagster"
 
 

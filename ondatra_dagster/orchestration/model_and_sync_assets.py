@@ -64,8 +64,8 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
                 yield from observe_dry_run(context, key, _metadata(ondatra, _dry_run_result(context, ondatra, step)))
                 return
             if step.will_run:
-                computed = ondatra.compute(step, run_id=context.run.run_id)
-                yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
+                computed_result = ondatra.compute(step, run_id=context.run.run_id)
+                yield dg.MaterializeResult(asset_key=key, value=computed_result)  # its IO manager writes it
             else:
                 yield _unchanged_result(key, ondatra, ondatra.report_unchanged(step))
             yield from build_check_reports(dg.AssetCheckResult, key, ondatra.model_verdicts(model))
@@ -91,12 +91,13 @@ def _metadata(engine: RunService, result: ModelResult) -> dagster_metadata.Metad
 
 
 def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetSpec:
-    reads = [
-        file_key(read) if isinstance(read, FileInput) else spellings[read.name.casefold()] for read in model.inputs
+    dependencies = [
+        file_key(model_input) if isinstance(model_input, FileInput) else spellings[model_input.name.casefold()]
+        for model_input in model.inputs
     ]
     return dg.AssetSpec(
         model_key(model),
-        deps=list(dict.fromkeys(reads)),  # a file may be read in two ways
+        deps=list(dict.fromkeys(dependencies)),  # a file may be read in two ways
         group_name=model.key_path[0],
         kinds={"spark", "delta", model.kind.name},
         owners=list(model.owners),
@@ -121,7 +122,7 @@ def sync_asset(sync: Sync) -> dg.AssetsDefinition:
             if result.errors:
                 if not ondatra.is_dry:
                     yield from build_check_reports(dg.AssetCheckEvaluation, key, result.verdicts)
-                sentence = "; ".join(verdict.description for verdict in result.errors)
+                sentence = "; ".join(check_result.description for check_result in result.errors)
                 raise dg.Failure(sentence, metadata=metadata, allow_retries=False)
             if ondatra.is_dry:
                 yield from observe_dry_run(context, key, metadata)

@@ -29,9 +29,9 @@ def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
-            opened_engine = stack.enter_context(opened(workspace, is_dry=mark_dry_run(context.run)))
-            opened_engine.alerts.dagster_run_id = context.run.run_id if context.run else None
-            yield opened_engine
+            run_engine = stack.enter_context(opened(workspace, is_dry=mark_dry_run(context.run)))
+            run_engine.alerts.dagster_run_id = context.run.run_id if context.run else None
+            yield run_engine
 
     return engine
 

@@ -54,8 +54,8 @@ def read_run_trigger(run: dg.DagsterRun, sync: Sync) -> RunOptions:
 
 def _names_sync(tag: str, sync: Sync) -> bool:
     """Return whether a tag is for this sync: it lists syncs, or is true for all."""
-    named = {name.strip().casefold() for name in tag.split(",")}
-    return not named.isdisjoint({sync.id.casefold(), sync.model.id, "true"})
+    sync_names = {name.strip().casefold() for name in tag.split(",")}
+    return not sync_names.isdisjoint({sync.id.casefold(), sync.model.id, "true"})
 
 
 LOCK_TAG = ".dagster/ondatra_locked"  # the tag of a run that holds a lock; Dagster's page hides tags with this prefix

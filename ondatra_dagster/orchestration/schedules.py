@@ -39,11 +39,11 @@ def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
 def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
     """Run all maintenance tasks; after the last one, fail the run if a task failed."""
     with raise_dagster_failure(ondatra, "maintain"):
-        ends = list(ondatra.run_maintenance())
-        _report_results(context, ends)
-        failed = "; ".join(end.message for end in ends if not end.is_successful)
-        if failed:
-            raise dg.Failure(failed, allow_retries=False)
+        task_results = list(ondatra.run_maintenance())
+        _report_results(context, task_results)
+        failure_text = "; ".join(task_result.message for task_result in task_results if not task_result.is_successful)
+        if failure_text:
+            raise dg.Failure(failure_text, allow_retries=False)
 
 
 @dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records", pool=POOL)

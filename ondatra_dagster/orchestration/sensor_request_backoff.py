@@ -71,8 +71,8 @@ def dump_requests(wakes: Mapping[str, SensorRequest]) -> str:
 
 def keys_in_unfinished_runs(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
     """Return those of the keys that an unfinished run has; dry runs don't count."""
-    unfinished = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES))
-    runs = [run for run in unfinished if not is_tag_set(run.tags, DRY_RUN)]
+    unfinished_runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES))
+    runs = [run for run in unfinished_runs if not is_tag_set(run.tags, DRY_RUN)]
     return {key for run in runs for key in _keys_of_run(instance, run, keys)}
 
 

@@ -76,14 +76,20 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
-        before = load_requests(context.cursor)
+        previous_requests = load_requests(context.cursor)
         keys = {sync.id: sync_key(sync.model) for sync in workspace.syncs.values()}
-        busy = keys_in_unfinished_runs(context.instance, list(keys.values()))
-        wakes = _choose_requests(_syncs_with_work(workspace), before, busy, now=workspace.clock())
-        asked = [name for name, wake in wakes.items() if wake.tries and wake != before.get(name)]
-        requests = [_build_run_request({name: wakes[name]}, [keys[name]]) for name in asked]
-        nothing = None if asked else "nothing is due"
-        return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_requests(wakes))
+        busy_keys = keys_in_unfinished_runs(context.instance, list(keys.values()))
+        sensor_requests = _choose_requests(
+            _syncs_with_work(workspace), previous_requests, busy_keys, now=workspace.clock()
+        )
+        requested_names = [
+            name
+            for name, sensor_request in sensor_requests.items()
+            if sensor_request.tries and sensor_request != previous_requests.get(name)
+        ]
+        requests = [_build_run_request({name: sensor_requests[name]}, [keys[name]]) for name in requested_names]
+        skip_reason = None if requested_names else "nothing is due"
+        return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
 
     return sensor
 
@@ -99,9 +105,9 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
         description="Tells alerts.webhook which alerts fired and which are over; starts no run",
     )
     def sensor(_: dg.SensorEvaluationContext) -> dg.SkipReason:
-        current = _reload_workspace(workspace)
-        alerts = AlertService(current or workspace)
-        return dg.SkipReason(alerts.check_and_send(is_current=current is not None).message)
+        current_workspace = _reload_workspace(workspace)
+        alerts = AlertService(current_workspace or workspace)
+        return dg.SkipReason(alerts.check_and_send(is_current=current_workspace is not None).message)
 
     return sensor
 
@@ -112,10 +118,10 @@ def _reload_workspace(workspace: Workspace) -> Workspace | None:
     A code location keeps the project that it started with, and models may have been edited since then.
     """
     try:
-        current = load_workspace(workspace.settings.root)
+        current_workspace = load_workspace(workspace.settings.root)
     except OndatraError:
         return None
-    return dataclasses.replace(current, clock=workspace.clock)
+    return dataclasses.replace(current_workspace, clock=workspace.clock)
 
 
 class _PendingWork(NamedTuple):
@@ -140,9 +146,11 @@ def _choose_requests(
     """Return, for each with work, the run that was requested last, or the one to request now."""
     requests: dict[str, SensorRequest] = {}
     for work in pending:
-        last = before.get(work.name)
-        wake = None if work.key in busy else next_request(work.digest, last, now=now, is_new=work.is_new)
-        if request := wake or last:
+        previous_request = before.get(work.name)
+        sensor_request = (
+            None if work.key in busy else next_request(work.digest, previous_request, now=now, is_new=work.is_new)
+        )
+        if request := sensor_request or previous_request:
             requests[work.name] = request
     return requests
 
@@ -168,13 +176,19 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
-        before = load_requests(context.cursor)
-        busy = keys_in_unfinished_runs(context.instance, list(keys.values()))
-        wakes = _choose_requests(_models_with_due_events(workspace), before, busy, now=workspace.clock())
-        news = {name: wake for name, wake in wakes.items() if wake != before.get(name)}
-        requests = [_build_run_request(news, [keys[name] for name in news])] if news else []
-        nothing = None if news else "no events wait for long enough"
-        return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_requests(wakes))
+        previous_requests = load_requests(context.cursor)
+        busy_keys = keys_in_unfinished_runs(context.instance, list(keys.values()))
+        sensor_requests = _choose_requests(
+            _models_with_due_events(workspace), previous_requests, busy_keys, now=workspace.clock()
+        )
+        new_requests = {
+            name: sensor_request
+            for name, sensor_request in sensor_requests.items()
+            if sensor_request != previous_requests.get(name)
+        }
+        requests = [_build_run_request(new_requests, [keys[name] for name in new_requests])] if new_requests else []
+        skip_reason = None if new_requests else "no events wait for long enough"
+        return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
 
     return sensor
 
@@ -186,11 +200,13 @@ def event_models(workspace: Workspace) -> list[Model]:
 def _models_with_due_events(workspace: Workspace) -> Iterator[_PendingWork]:
     """Yield the models whose events have waited for long enough, or arrived while the clock was ahead."""
     for model in event_models(workspace):
-        waiting, now = workspace.events_waiting(model.id), workspace.clock()
-        if waiting.oldest_at is None:
+        waiting_events, now = workspace.events_waiting(model.id), workspace.clock()
+        if waiting_events.oldest_at is None:
             continue
-        if now - waiting.oldest_at >= workspace.settings.events.flush_seconds or is_from_future(waiting.oldest_at, now):
-            yield _PendingWork(model.id, model_key(model), waiting.oldest_request_id)
+        if now - waiting_events.oldest_at >= workspace.settings.events.flush_seconds or is_from_future(
+            waiting_events.oldest_at, now
+        ):
+            yield _PendingWork(model.id, model_key(model), waiting_events.oldest_request_id)
 
 
 ON_CHANGE_SENSOR = "run_on_change"
@@ -214,14 +230,22 @@ def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
-        before = load_requests(context.cursor)
-        busy = keys_in_unfinished_runs(context.instance, _asset_keys(models))
+        previous_requests = load_requests(context.cursor)
+        busy_keys = keys_in_unfinished_runs(context.instance, _asset_keys(models))
         steps, now = _steps_with_work(workspace), workspace.clock()
-        wakes, asked = _choose_models(steps, before, busy, now=now)
-        news = {name: wake for name, wake in wakes.items() if wake != before.get(name)}
-        requests = [_build_run_request(news, _asset_keys(asked))] if asked else []
-        nothing = None if asked else _skip_reason([step.model for step in steps], wakes, busy, now=now)
-        return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_requests(wakes))
+        sensor_requests, requested_models = _choose_models(steps, previous_requests, busy_keys, now=now)
+        new_requests = {
+            name: sensor_request
+            for name, sensor_request in sensor_requests.items()
+            if sensor_request != previous_requests.get(name)
+        }
+        requests = [_build_run_request(new_requests, _asset_keys(requested_models))] if requested_models else []
+        skip_reason = (
+            None
+            if requested_models
+            else _skip_reason([step.model for step in steps], sensor_requests, busy_keys, now=now)
+        )
+        return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
 
     return sensor
 
@@ -233,11 +257,11 @@ def models_on_change(workspace: Workspace) -> list[Model]:
 
 def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
     """Return the step of each model that has work and whose inputs exist."""
-    look = workspace.plan_inputs()
+    input_plan = workspace.plan_inputs()
     steps: dict[str, ModelStep] = {}
     for model in models_on_change(workspace):
         with contextlib.suppress(SelectionError):  # a model that it reads was never built
-            step = plan_model(workspace.project, model, look, running=steps)
+            step = plan_model(workspace.project, model, input_plan, running=steps)
             if step.will_run and INPUT_NOT_FOUND not in step.inputs.values():
                 steps[model.id] = step
     return list(steps.values())
@@ -254,40 +278,44 @@ def _choose_models(
     steps: Sequence[ModelStep], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
 ) -> _ModelChoice:
     """Choose the models that are in no unfinished run, and whose work is new or may be requested again."""
-    wakes = {step.model.id: before[step.model.id] for step in steps if step.model.id in before}
-    chosen: dict[str, Model] = {}
+    requests = {step.model.id: before[step.model.id] for step in steps if step.model.id in before}
+    chosen_models: dict[str, Model] = {}
     for step in (step for step in steps if model_key(step.model) not in busy):
-        name, reads = step.model.id, step.model.inputs
-        follows = any(isinstance(read, ModelInput) and read.model in chosen for read in reads)
-        can_run = step.work_needed is WorkNeeded.YES and (follows or MODEL_NOT_BUILT not in step.inputs.values())
-        wake = next_request(_work_digest(step), before.get(name), now=now) if can_run else None
-        if wake:
-            wakes[name] = wake
-        if wake or follows:
-            chosen[name] = step.model
-    return _ModelChoice(wakes, list(chosen.values()))
+        name, inputs = step.model.id, step.model.inputs
+        reads_chosen_model = any(
+            isinstance(model_input, ModelInput) and model_input.model in chosen_models for model_input in inputs
+        )
+        can_run = step.work_needed is WorkNeeded.YES and (
+            reads_chosen_model or MODEL_NOT_BUILT not in step.inputs.values()
+        )
+        sensor_request = next_request(_work_digest(step), before.get(name), now=now) if can_run else None
+        if sensor_request:
+            requests[name] = sensor_request
+        if sensor_request or reads_chosen_model:
+            chosen_models[name] = step.model
+    return _ModelChoice(requests, list(chosen_models.values()))
 
 
 def _skip_reason(
     models: Sequence[Model], wakes: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
 ) -> str:
     """Return why no run of these models, which have work, is requested now."""
-    on_their_way = [model.name for model in models if model_key(model) in busy]
-    asked = [model for model in models if model.name not in on_their_way and model.id in wakes]
-    if on_their_way:
-        return f"a run of {', '.join(on_their_way)} is on its way"
-    if asked:
-        again_in = format_duration(max(min(wakes[model.id].next_at for model in asked) - now, 0))
-        names = ", ".join(model.name for model in asked)
-        return f"nothing has changed since a run of {names} was asked for; it is again in {again_in}"
+    running_models = [model.name for model in models if model_key(model) in busy]
+    requested_models = [model for model in models if model.name not in running_models and model.id in wakes]
+    if running_models:
+        return f"a run of {', '.join(running_models)} is on its way"
+    if requested_models:
+        wait_text = format_duration(max(min(wakes[model.id].next_at for model in requested_models) - now, 0))
+        names = ", ".join(model.name for model in requested_models)
+        return f"nothing has changed since a run of {names} was asked for; it is again in {wait_text}"
     return "what they read has still to be made" if models else "nothing that they read has changed"
 
 
 def _work_digest(step: ModelStep) -> str:
     """Return a digest of the work, equal for equal work."""
     model = step.model
-    told = orjson.dumps([model.definition, model.checks_digest, dict(step.inputs)], option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(told).hexdigest()[:WORK_DIGEST_CHARACTERS]
+    digest_input = orjson.dumps([model.definition, model.checks_digest, dict(step.inputs)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(digest_input).hexdigest()[:WORK_DIGEST_CHARACTERS]
 
 
 def _asset_keys(models: Sequence[Model]) -> list[dg.AssetKey]:

@@ -20,7 +20,12 @@ def source_keys_by_name(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
 
 def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
     """Return the specs of the assets for these files and tables, each once."""
-    files = {file_key(read): read for model in models for read in model.inputs if isinstance(read, FileInput)}
+    files = {
+        file_key(file_input): file_input
+        for model in models
+        for file_input in model.inputs
+        if isinstance(file_input, FileInput)
+    }
     return [
         dg.AssetSpec(
             source_key(source),
@@ -35,19 +40,19 @@ def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
         dg.AssetSpec(
             key,
             group_name=FILE_GROUP,
-            kinds={read.format},
-            description=f"Files that models read: {read.path}",
-            metadata={"path": dg.MetadataValue.path(read.path)},
+            kinds={file_input.format},
+            description=f"Files that models read: {file_input.path}",
+            metadata={"path": dg.MetadataValue.path(file_input.path)},
         )
-        for key, read in files.items()
+        for key, file_input in files.items()
     ]
 
 
 def _source_inputs(models: Iterable[Model]) -> dict[str, SourceInput]:
     """Return each source table once, as the first model spells it."""
-    found: dict[str, SourceInput] = {}
+    inputs_by_key: dict[str, SourceInput] = {}
     for model in models:
-        for read in model.inputs:
-            if isinstance(read, SourceInput):
-                found.setdefault(read.name.casefold(), read)
-    return found
+        for model_input in model.inputs:
+            if isinstance(model_input, SourceInput):
+                inputs_by_key.setdefault(model_input.name.casefold(), model_input)
+    return inputs_by_key

@@ -48,10 +48,10 @@ class DeliveryStep:
             self._counters.grid.count_unsent(count_units_in_jobs(self._queue, self._counter))
 
     def _count_planned(self) -> None:
-        self._planned_counts = planned = count_units(self._queue)
+        self._planned_counts = planned_counts = count_units(self._queue)
         with self._queue.store.write_transaction():
-            add_counts(self._queue, self._bookkeeper.run_id, {PLANNED: planned})
-        self._counters.grid.add_counts(GridRow.PLANNED, planned)
+            add_counts(self._queue, self._bookkeeper.run_id, {PLANNED: planned_counts})
+        self._counters.grid.add_counts(GridRow.PLANNED, planned_counts)
 
     def _send_or_poll(self, removals: RemovalCount | None) -> DeliveryResult:
         status = self._read_queue_status()
@@ -108,8 +108,8 @@ class DeliveryStep:
             self._next_check_at = now + self._ports.publish_seconds
             try:
                 self._bookkeeper.conflict_check.check_during_run()
-            except OtherStateFolderError as met:
-                self._conflict = met  # batches that are being sent are finished first
+            except OtherStateFolderError as conflict_error:
+                self._conflict = conflict_error  # batches that are being sent are finished first
 
     def _seconds_to_next_check(self) -> float:
         now = self._ports.clock()
@@ -124,22 +124,22 @@ class DeliveryStep:
     def _log_warnings(self, batch: Batch, settled: SettledBatch) -> None:
         """Log the warnings that push() gave for delivered rows, each message once for a batch."""
         keys: dict[str, list[str]] = {}
-        for said in settled.warnings:
-            keys.setdefault(said.message, []).append(said.key)
-        for message, of in list(keys.items())[:MAX_SAMPLES]:
-            told = "sync=%s batch=%d rows=%d first=%s delivered with a warning: %s"
-            log.warning(told, self._sync.id, batch.number, len(of), of[0], message)
+        for warning in settled.warnings:
+            keys.setdefault(warning.message, []).append(warning.key)
+        for message, warned_keys in list(keys.items())[:MAX_SAMPLES]:
+            log_format = "sync=%s batch=%d rows=%d first=%s delivered with a warning: %s"
+            log.warning(log_format, self._sync.id, batch.number, len(warned_keys), warned_keys[0], message)
         if len(keys) > MAX_SAMPLES:
-            told = "sync=%s batch=%d %d more messages of rows that were delivered with a warning"
-            log.warning(told, self._sync.id, batch.number, len(keys) - MAX_SAMPLES)
+            log_format = "sync=%s batch=%d %d more messages of rows that were delivered with a warning"
+            log.warning(log_format, self._sync.id, batch.number, len(keys) - MAX_SAMPLES)
 
     def _call_finalize(self, push: BatchSink) -> None:
         """Call finalize() if it is due and all rows have ended."""
         if "finalize" not in self._sync.push_config.functions:
             clear_pending_finalize(self._queue)
             return
-        is_due = self._read_queue_status().can_finalize and self._ports.may_send()
-        problem = call_finalize(self._queue, push, journal=self._sync.journal_file) if is_due else None
+        is_finalize_due = self._read_queue_status().can_finalize and self._ports.may_send()
+        problem = call_finalize(self._queue, push, journal=self._sync.journal_file) if is_finalize_due else None
         if problem:
             self._counters.add_error(problem)
 

@@ -30,12 +30,12 @@ def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
     with sync.open_queue() as queue:
         source = ports.read_source() or source  # again: others may have used the queue until it was locked
         StateFolderConflictCheck(sync, ports).check_before_run()
-        recovered = recover_queue(queue, sync, ports, source)
+        recorded_outcomes = recover_queue(queue, sync, ports, source)
         close_crashed_runs(queue, sync, ports)
-        before = queue.watermark
-        enqueue_table_changes(queue, sync, ports, source, recovered)
+        old_watermark = queue.watermark
+        enqueue_table_changes(queue, sync, ports, source, recorded_outcomes)
         write_queue_snapshot(queue, sync, ports)
-        return queue.watermark - before
+        return queue.watermark - old_watermark
 
 
 def enqueue_table_changes(
@@ -44,10 +44,10 @@ def enqueue_table_changes(
     """Enqueue the changes up to the table's present version, and end a restore that was begun."""
     now = ports.clock()
     recovered.mark_rejected_dead(queue, now)
-    for upto in _list_stop_versions(queue, sync, source, recovered):
-        for segment in _read_segments(queue, sync, ports.feed, source, upto):
+    for stop_version in _list_stop_versions(queue, sync, source, recovered):
+        for segment in _read_segments(queue, sync, ports.feed, source, stop_version):
             _enqueue_segment(queue, segment, recovered, now)
-        if recovered.may_be_sent(upto):
+        if recovered.may_be_sent(stop_version):
             mark_all_maybe_sent(queue)
         recovered.mark_rejected_dead(queue, now)
     with queue.store.write_transaction():
@@ -70,8 +70,8 @@ def _list_stop_versions(queue: Queue, sync: Sync, source: SourceState, recovered
 
 def _read_segments(queue: Queue, sync: Sync, feed: Feed, source: SourceState, upto: int) -> Iterator[FeedSegment]:
     """Yield the changes up to this version that aren't in the queue; at a first sync, the whole table."""
-    after = queue.watermark
+    watermark = queue.watermark
     if sync.is_whole_table:
-        yield read_whole_table(feed, after=after, upto=upto, columns=source.columns)
+        yield read_whole_table(feed, after=watermark, upto=upto, columns=source.columns)
     else:
-        yield from feed.segments(None if after == NOTHING_ENQUEUED else after, upto)
+        yield from feed.segments(None if watermark == NOTHING_ENQUEUED else watermark, upto)

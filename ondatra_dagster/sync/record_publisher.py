@@ -69,22 +69,24 @@ class RecordPublisher:
 
     def publish_due(self, *, now: float) -> None:
         """Write a file for each type that has enough rows, or whose rows have waited long enough."""
-        due = {
+        due_kinds = {
             kind
-            for kind, rows, oldest in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
+            for kind, rows, oldest_time in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
             if rows >= unpublished_records.FILE_ROWS
-            or now - oldest >= self._publish_seconds
-            or is_from_future(oldest, now)
+            or now - oldest_time >= self._publish_seconds
+            or is_from_future(oldest_time, now)
         }
-        if due and (self._queue.replaces_rows or self._queue.unit_kind is UnitKind.GROUP):
+        if due_kinds and (self._queue.replaces_rows or self._queue.unit_kind is UnitKind.GROUP):
             # deletes first: recovery takes a delete before recorded rows for done, unless a record says otherwise
             while self._publish_next(RECORDS_DELETED):
                 pass
-        for kind in sorted(due):  # deletes first
+        for kind in sorted(due_kinds):  # deletes first
             self._publish_next(kind)
-        left = unpublished_records.count_unassigned_rows(self._queue, self._run_id)
-        self._unpublished_rows = sum(rows for _, rows, _ in left)
-        self._due_at = min((oldest + self._publish_seconds for _, _, oldest in left), default=math.inf)
+        unassigned_rows = unpublished_records.count_unassigned_rows(self._queue, self._run_id)
+        self._unpublished_rows = sum(rows for _, rows, _ in unassigned_rows)
+        self._due_at = min(
+            (oldest_time + self._publish_seconds for _, _, oldest_time in unassigned_rows), default=math.inf
+        )
 
     def publish_all(self) -> None:
         """Write all rows that are left, first the files that a crash left incomplete."""
@@ -147,9 +149,9 @@ def to_datetime(seconds: float) -> datetime:
 
 def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> None:
     """Note that runs after `since`, up to `upto`, may have recorded invalid rows that are new to the queue."""
-    known = queue.read_meta(INVALID_RECORDED_IN_RUNS)
-    first, _, last = (known or f"{since}:{upto}").partition(":")
-    queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first, since)}:{max(last, upto)}")
+    run_span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
+    first_run_id, _, last_run_id = (run_span or f"{since}:{upto}").partition(":")
+    queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first_run_id, since)}:{max(last_run_id, upto)}")
 
 
 def drop_recorded_invalid_rows(
@@ -159,15 +161,15 @@ def drop_recorded_invalid_rows(
 
     Without such a note, the queue knows that none of the rows has a record.
     """
-    span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
-    if span is None:
+    run_span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
+    if run_span is None:
         yield from rows
         return
-    since, _, upto = span.partition(":")
+    since, _, upto = run_span.partition(":")
     table_id = queue.read_meta("table_id")
-    found = tracking.read_invalid_rows(sync_id, since=since, upto=upto)
-    told = {rowid for rowid, of_table in found if of_table == table_id}
-    yield from (row for row in rows if row.rowid not in told)
+    recorded_rows = tracking.read_invalid_rows(sync_id, since=since, upto=upto)
+    recorded_rowids = {rowid for rowid, row_table_id in recorded_rows if row_table_id == table_id}
+    yield from (row for row in rows if row.rowid not in recorded_rowids)
 
 
 def store_invalid_rows(queue: Queue, rows: Iterable[InvalidRow], attempt: PushAttempt, *, upto: int) -> int:
@@ -175,20 +177,20 @@ def store_invalid_rows(queue: Queue, rows: Iterable[InvalidRow], attempt: PushAt
 
     Both happen in one transaction, so that an invalid row is recorded once.
     """
-    kept = 0
+    stored_count = 0
     with queue.store.write_transaction():
-        for part in _chunk_settled_rows(rows):
-            store_settled_rows(queue, RECORDS_INVALID, part, attempt)
-            kept += len(part)
+        for settled_rows in _chunk_settled_rows(rows):
+            store_settled_rows(queue, RECORDS_INVALID, settled_rows, attempt)
+            stored_count += len(settled_rows)
         queue.write_meta("invalid_watermark", upto)
         queue.delete_meta(INVALID_RECORDED_IN_RUNS)
-    return kept
+    return stored_count
 
 
 def _chunk_settled_rows(rows: Iterable[InvalidRow]) -> Iterator[list[SettledRow]]:
-    settled = (
+    settled_rows = (
         SettledRow(row.key, row.rowid, ChangeType.INSERT, row.version, row.reason, None, OBJECT_PAYLOAD, row.payload)
         for row in rows
     )
-    while part := list(itertools.islice(settled, INVALID_CHUNK_ROWS)):
-        yield part
+    while chunk := list(itertools.islice(settled_rows, INVALID_CHUNK_ROWS)):
+        yield chunk

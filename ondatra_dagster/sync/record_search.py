@@ -42,17 +42,17 @@ def find_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> Iter
 
     Rows that haven't ended belong to the newest run: an older run has nothing to do with them any more.
     """
-    unsettled, files = _search_queue_and_files(sync, tracking, search)
-    parts = itertools.chain(unsettled, search_runs(tracking, sync.id, search, files))
-    return slice_chunks(parts, offset=search.offset, limit=search.limit)
+    queue_chunks, files = _search_queue_and_files(sync, tracking, search)
+    record_chunks = itertools.chain(queue_chunks, search_runs(tracking, sync.id, search, files))
+    return slice_chunks(record_chunks, offset=search.offset, limit=search.limit)
 
 
 def count_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> int:
     """Return how many records the search finds, without regard to its limit."""
-    unlimited = dataclasses.replace(search, limit=None, offset=0)
-    unsettled, files = _search_queue_and_files(sync, tracking, unlimited)
-    waiting: int = sum(part.num_rows for part in unsettled)
-    return waiting + count_runs_matches(tracking, sync.id, unlimited, files)
+    unlimited_search = dataclasses.replace(search, limit=None, offset=0)
+    queue_chunks, files = _search_queue_and_files(sync, tracking, unlimited_search)
+    queue_count: int = sum(record_chunk.num_rows for record_chunk in queue_chunks)
+    return queue_count + count_runs_matches(tracking, sync.id, unlimited_search, files)
 
 
 def _search_queue_and_files(
@@ -67,21 +67,21 @@ def _search_queue_and_files(
             with store.read_transaction():
                 queue = _QueueSearch(sync, store, search).find_matches(tracking)
                 runs |= {run for run in tracking.list_runs(sync.id) if run <= queue.last_run}
-    known = sorted({*runs, *queue.open_runs}, reverse=True)
-    _refuse_unknown_run(sync, search.run_id, known)
-    chosen = [run for run in known if search.run_id in (None, run)] if search.includes_ended else []
-    files = [queue.open_run_records.get(run) or RunRecords(run_id=run) for run in chosen]
-    is_newest = search.run_id in (None, *known[:1])
+    known_run_ids = sorted({*runs, *queue.open_runs}, reverse=True)
+    _refuse_unknown_run(sync, search.run_id, known_run_ids)
+    chosen_run_ids = [run for run in known_run_ids if search.run_id in (None, run)] if search.includes_ended else []
+    files = [queue.open_run_records.get(run) or RunRecords(run_id=run) for run in chosen_run_ids]
+    is_newest = search.run_id in (None, *known_run_ids[:1])
     return queue.pending_records if is_newest else (), files
 
 
 def _refuse_unknown_run(sync: Sync, run_id: str | None, known: Sequence[str]) -> None:
     if run_id is None or run_id in known:
         return
-    guess = find_nearest(run_id, known)
-    proposal = f"did you mean {guess!r}? " if guess else ""
-    listed = f"the newest runs are {', '.join(known[:MAX_LISTED_RUNS])}" if known else "no run has left any"
-    raise SelectionError(f"{sync.id} has no records of a run {run_id!r}; {proposal}{listed}")
+    nearest_run_id = find_nearest(run_id, known)
+    suggestion = f"did you mean {nearest_run_id!r}? " if nearest_run_id else ""
+    newest_runs_text = f"the newest runs are {', '.join(known[:MAX_LISTED_RUNS])}" if known else "no run has left any"
+    raise SelectionError(f"{sync.id} has no records of a run {run_id!r}; {suggestion}{newest_runs_text}")
 
 
 class _QueueMatches(NamedTuple):
@@ -107,18 +107,18 @@ class _QueueSearch:
         self._table_id = self._read_meta("table_id")
 
     def find_matches(self, tracking: RecordStore) -> _QueueMatches:
-        begun = read_started_files(self._store)
-        wanted = [run for run in begun if self._query.run_id in (None, run)]
+        file_numbers_by_run = read_started_files(self._store)
+        run_ids = [run for run in file_numbers_by_run if self._query.run_id in (None, run)]
         return _QueueMatches(
             pending_records=self._spool_records(self._read_pending_records()) if self._query.includes_pending else (),
             last_run=self._read_meta("last_run"),
-            open_runs=begun.keys(),
-            open_run_records={run: self._read_open_run(run, begun[run], tracking) for run in wanted},
+            open_runs=file_numbers_by_run.keys(),
+            open_run_records={run: self._read_open_run(run, file_numbers_by_run[run], tracking) for run in run_ids},
         )
 
     def _read_open_run(self, run_id: str, begun: Mapping[str, int], tracking: RecordStore) -> RunRecords:
-        listed = tracking.list_record_files(self._sync.id, run_id)
-        files = [(kind, number) for kind, number in listed if number < begun.get(kind, 0)]
+        published_files = tracking.list_record_files(self._sync.id, run_id)
+        files = [(kind, number) for kind, number in published_files if number < begun.get(kind, 0)]
         return RunRecords(
             run_id=run_id,
             files=files,
@@ -148,12 +148,13 @@ class _QueueSearch:
 
     def _read_pending_records(self) -> Iterator[ResultRecord]:
         text = self._read_meta(UNIT_FORMAT)
-        form = UnitFormat.load(text) if text else self._sync.unit_format  # the model's own format may differ by now
+        # the model's own format may differ by now
+        unit_format = UnitFormat.load(text) if text else self._sync.unit_format
         queue = PendingRowReader(
             store=self._store,
-            unit_kind=form.unit_kind,
-            replaces_rows=form.replaces_rows,
-            is_whole_table=form.is_whole_table,
+            unit_kind=unit_format.unit_kind,
+            replaces_rows=unit_format.replaces_rows,
+            is_whole_table=unit_format.is_whole_table,
         )
         for row in queue.read_rows(stage=self._query.stage, prefix=self._query.prefix):
             if self._query.matches(row.key, row.stage, row.change_type, row.message):
@@ -188,5 +189,5 @@ class _QueueSearch:
         return RecordOperation.DELETE if is_delete else self._sync.operation
 
     def _spool_records(self, records: Iterator[ResultRecord]) -> SpooledChunks:
-        most = None if self._query.limit is None else self._query.offset + self._query.limit
-        return SpooledChunks(chunk_records(itertools.islice(records, most)))
+        max_records = None if self._query.limit is None else self._query.offset + self._query.limit
+        return SpooledChunks(chunk_records(itertools.islice(records, max_records)))

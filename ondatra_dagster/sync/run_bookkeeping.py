@@ -31,13 +31,13 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Publish the settled rows of runs that crashed, and record the runs' counts."""
-    for run_id, about in unpublished_records.open_runs(queue).items():
+    for run_id, run_note in unpublished_records.open_runs(queue).items():
         _create_publisher(queue, sync, ports, run_id).publish_all()
-        known = ports.record_store.read_metadata(sync.id, run_id)
-        counts: Any = known and known.get("counts")
+        recorded_metadata = ports.record_store.read_metadata(sync.id, run_id)
+        counts: Any = recorded_metadata and recorded_metadata.get("counts")
         if not counts:  # if it has counts, the run crashed at its very end, and they are more complete than its files
             counts = _count_crashed_run(queue, sync, ports, run_id).to_json()
-            metadata = dataclasses.replace(_load_metadata(about), counts=counts)
+            metadata = dataclasses.replace(_load_metadata(run_note), counts=counts)
             ports.record_store.finish_run(sync.id, run_id, metadata)
         ports.history.close_crashed_run(sync.id, run_id, {"grid": counts})
         unpublished_records.end_run(queue, run_id)
@@ -59,17 +59,17 @@ def record_refusal(context: RunContext, error: OndatraError) -> None:
     """Add a run that must not begin to the history."""
     ports = context.ports
     # a ResyncNeededError shows that earlier runs had begun
-    has_begun = context.queue.read_meta("table_id") is not None or isinstance(error, ResyncNeededError)
+    has_queue_or_needs_resync = context.queue.read_meta("table_id") is not None or isinstance(error, ResyncNeededError)
     run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
-    refused = dataclasses.replace(
+    refused_run = dataclasses.replace(
         build_past_run(context, run_id),
         ended_at=ports.now(),
-        reason="it was refused before anything was looked at" if has_begun else NEVER_BEGUN_REASON,
+        reason="it was refused before anything was looked at" if has_queue_or_needs_resync else NEVER_BEGUN_REASON,
         version_to=context.version_from,
         result=RunResult.FAILED,
         first_errors=(str(error),),
     )
-    ports.history.finish_run(refused)
+    ports.history.finish_run(refused_run)
 
 
 def find_newest_known_run(context: RunContext) -> str | None:
@@ -77,8 +77,8 @@ def find_newest_known_run(context: RunContext) -> str | None:
 
     A new or lost queue doesn't know it: then the record store's run folders are searched.
     """
-    known = max(context.queue.read_meta("last_run") or "", read_restore_upto(context.queue) or "")
-    return known or find_newest_run(context.sync, context.ports) or None
+    newest_run_id = max(context.queue.read_meta("last_run") or "", read_restore_upto(context.queue) or "")
+    return newest_run_id or find_newest_run(context.sync, context.ports) or None
 
 
 class RunBookkeeper:
@@ -134,7 +134,7 @@ class RunBookkeeper:
             self._write_history(summary, result)
 
     def _write_history(self, summary: RunSummary, result: RunResult) -> None:
-        past = dataclasses.replace(
+        past_run = dataclasses.replace(
             build_past_run(self._context, self.run_id),
             ended_at=summary.ended_at,
             version_to=summary.version_to,
@@ -142,7 +142,7 @@ class RunBookkeeper:
             result=result,
             first_errors=summary.first_errors,
         )
-        self._context.ports.history.finish_run(past)
+        self._context.ports.history.finish_run(past_run)
 
     def _build_metadata(self) -> RunMetadata:
         context = self._context
@@ -183,9 +183,13 @@ def choose_mode(context: RunContext) -> tuple[RunMode, str]:
     if context.watermark == NOTHING_ENQUEUED:
         return RunMode.FULL, "the first run sends the whole table"
     if context.source.version > context.watermark:
-        first, last = context.watermark + 1, context.source.version
-        told = f"version {last} is new" if first == last else f"versions {first} to {last} are new"
-        return RunMode.INCREMENTAL, told
+        first_version, last_version = context.watermark + 1, context.source.version
+        mode_reason = (
+            f"version {last_version} is new"
+            if first_version == last_version
+            else f"versions {first_version} to {last_version} are new"
+        )
+        return RunMode.INCREMENTAL, mode_reason
     if context.source.invalid_version > context.invalid_watermark:
         return RunMode.INCREMENTAL, "rows were newly set aside"
     return RunMode.RETRY, "rows were waiting"

@@ -131,11 +131,11 @@ _RANDOM_LETTERS = 6
 
 def create_run_id(now: datetime, *, after: str | None, random: chance.Random) -> str:
     """Return an id that sorts after `after`, the newest one: also within one second, or if the clock goes back."""
-    moment = now.astimezone(UTC)
-    if after is not None and moment.strftime(_TIME_FORMAT) <= after.partition("-")[0]:
-        moment = datetime.strptime(after.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC) + timedelta(seconds=1)
-    letters = "".join(random.choice(string.ascii_lowercase) for _ in range(_RANDOM_LETTERS))
-    return f"{moment.strftime(_TIME_FORMAT)}-{letters}"
+    run_time = now.astimezone(UTC)
+    if after is not None and run_time.strftime(_TIME_FORMAT) <= after.partition("-")[0]:
+        run_time = datetime.strptime(after.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC) + timedelta(seconds=1)
+    random_letters = "".join(random.choice(string.ascii_lowercase) for _ in range(_RANDOM_LETTERS))
+    return f"{run_time.strftime(_TIME_FORMAT)}-{random_letters}"
 
 
 def parse_start_time(run_id: str) -> datetime | None:

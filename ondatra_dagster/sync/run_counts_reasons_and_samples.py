@@ -30,8 +30,10 @@ class MessageCounter:
 
     def most_common(self, most: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
         """Return the most frequent messages first; of equally frequent ones, the earliest first."""
-        counted = self._units_by_message.most_common(most)
-        return tuple(FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in counted)
+        common_messages = self._units_by_message.most_common(most)
+        return tuple(
+            FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in common_messages
+        )
 
 
 MAX_ERRORS = 5  # different messages that are kept
@@ -59,14 +61,14 @@ class RunCounters:
         """Count the outcomes of a batch."""
         self.grid.add_attempts(settled.counts)
         self.dead_units += settled.exhausted_units
-        self.warned_units += sum(said.unit_count for said in settled.warnings)
-        for reasons, ended in (
+        self.warned_units += sum(message_units.unit_count for message_units in settled.warnings)
+        for reasons, message_groups in (
             (self.reject_messages, settled.rejections),
             (self.warning_messages, settled.warnings),
             (self.failure_messages, settled.failures),
         ):
-            for said in ended:
-                reasons.add_message(said.key, said.message, units=said.unit_count)
+            for message_units in message_groups:
+                reasons.add_message(message_units.key, message_units.message, units=message_units.unit_count)
         for error in sorted(settled.errors):
             self.add_error(error)
 
@@ -84,6 +86,6 @@ class RunCounters:
         """Return samples of the invalid rows: new ones first, then those of earlier runs."""
         if not context.source.invalid_count:
             return ()
-        past = context.ports.history.list_runs(context.sync.id, limit=2)
-        known = [sample for run in past for sample in load_invalid_samples(run)]
-        return tuple(dict.fromkeys([*self._new_invalid_samples, *known]))[:MAX_SAMPLES]
+        recent_runs = context.ports.history.list_runs(context.sync.id, limit=2)
+        earlier_samples = [sample for run in recent_runs for sample in load_invalid_samples(run)]
+        return tuple(dict.fromkeys([*self._new_invalid_samples, *earlier_samples]))[:MAX_SAMPLES]

@@ -189,9 +189,9 @@ class RunHistory:
 
     def as_required(self) -> Self:
         """Return the same history for a caller that can't do without it: it raises StateError."""
-        other = copy.copy(self)
-        other._is_required = True  # noqa: SLF001 - of the same class
-        return other
+        required_history = copy.copy(self)
+        required_history._is_required = True  # noqa: SLF001 - of the same class
+        return required_history
 
     def begin_run(self, run: PastRun) -> None:
         """Note that a run has begun, and that no earlier run of its sync is running any more.
@@ -216,8 +216,8 @@ class RunHistory:
 
         The first `offset` runs are left out.
         """
-        found = self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
-        return tuple(map(self._with_current_result, found))
+        past_runs = self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
+        return tuple(map(self._with_current_result, past_runs))
 
     def find_run(self, sync_id: str, run_id: str) -> PastRun | None:
         """Return that run, dry or not; None if the history doesn't have it."""
@@ -226,7 +226,7 @@ class RunHistory:
     def _select_runs(
         self, *, sync_id: str | None, run_id: str | None = None, limit: int = 1, offset: int = 0, with_dry: bool = True
     ) -> list[PastRun]:
-        wanted: dict[str, SqlValue] = {
+        parameters: dict[str, SqlValue] = {
             "sync_id": sync_id,
             "run_id": run_id,
             "limit": limit,
@@ -234,7 +234,7 @@ class RunHistory:
             "with_dry": with_dry,
         }
         query = SELECT_NEWEST.format(order=ORDER_OF_ONE_SYNC if sync_id else ORDER_OF_ALL_SYNCS)
-        return self._read_runs(query, wanted)
+        return self._read_runs(query, parameters)
 
     def _read_runs(self, query: str, wanted: Mapping[str, SqlValue]) -> list[PastRun]:
         return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, wanted)], [])
@@ -247,8 +247,12 @@ class RunHistory:
         """
         if run.result is not RunResult.RUNNING or self._is_at_work(run.sync_id):
             return run
-        now = next(iter(self._select_runs(sync_id=run.sync_id, run_id=run.run_id)), run)
-        return dataclasses.replace(now, result=RunResult.CRASHED) if now.result is RunResult.RUNNING else now
+        current_run = next(iter(self._select_runs(sync_id=run.sync_id, run_id=run.run_id)), run)
+        return (
+            dataclasses.replace(current_run, result=RunResult.CRASHED)
+            if current_run.result is RunResult.RUNNING
+            else current_run
+        )
 
     def has_begun(self, sync_id: str) -> bool:
         """Return whether any of the sync's runs may have sent something."""
@@ -262,13 +266,13 @@ class RunHistory:
 
     def read_totals(self) -> dict[str, SyncTotals]:
         """Return the totals of each sync that has ever run."""
-        crashed = self.count_crashed_runs()
-        return self._read_file(lambda store: _read_totals(store, crashed), {})
+        crashed_runs = self.count_crashed_runs()
+        return self._read_file(lambda store: _read_totals(store, crashed_runs), {})
 
     def count_crashed_runs(self) -> collections.Counter[str]:
         """Return how many runs of each sync have crashed without a later run that noted it."""
-        none: list[SqlRow] = []
-        running = self._read_file(lambda store: store.fetch_rows(SELECT_RUNNING), none)
+        no_rows: list[SqlRow] = []
+        running = self._read_file(lambda store: store.fetch_rows(SELECT_RUNNING), no_rows)
         runs = [self.find_run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is RunResult.CRASHED)
 
@@ -306,12 +310,12 @@ def _read_totals(store: SqliteStore, crashed: Mapping[str, int]) -> dict[str, Sy
     return {
         sync_id: SyncTotals(
             runs=int(runs),
-            failed_runs=int(failed) + crashed.get(sync_id, 0),
-            interrupted_runs=int(interrupted),
-            last_success=datetime.fromisoformat(last.partition(" ")[2]) if last else None,
+            failed_runs=int(failed_runs) + crashed.get(sync_id, 0),
+            interrupted_runs=int(interrupted_runs),
+            last_success=datetime.fromisoformat(last_success_text.partition(" ")[2]) if last_success_text else None,
             row_counts=rows.get(sync_id, {}),
         )
-        for sync_id, runs, failed, interrupted, last in store.fetch_rows(COUNT_RUNS)
+        for sync_id, runs, failed_runs, interrupted_runs, last_success_text in store.fetch_rows(COUNT_RUNS)
     }
 
 

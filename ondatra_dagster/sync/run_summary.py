@@ -52,8 +52,10 @@ RECORDED_ROWS = frozenset({*GRID_ROW_BY_END.values(), GridRow.INVALID})
 
 def describe_counts(counts: Mapping[UnitOperation, int]) -> str:
     """Return the counts in words: 3 inserts and 1 update."""
-    parts = [format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)]
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    count_texts = [
+        format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)
+    ]
+    return " and ".join([", ".join(count_texts[:-1]), count_texts[-1]] if len(count_texts) > 1 else count_texts)
 
 
 @dataclasses.dataclass(slots=True)
@@ -80,8 +82,8 @@ class CountGrid:
         """Count the units in jobs at the end of the run, and the rest of the plan as not sent."""
         self.add_counts(GridRow.IN_JOBS, in_jobs)
         for operation in UnitOperation:
-            rest = sum(self.cells[cell, operation] for cell in PLANNED_ROWS)
-            self.cells[GridRow.NOT_SENT, operation] += self.cells[GridRow.PLANNED, operation] - rest
+            counted_units = sum(self.cells[cell, operation] for cell in PLANNED_ROWS)
+            self.cells[GridRow.NOT_SENT, operation] += self.cells[GridRow.PLANNED, operation] - counted_units
 
     def total(self, cell: GridRow) -> int:
         """Return the count of all operations; 0 if it is unknown."""
@@ -195,7 +197,7 @@ def load_undelivered_reasons(run: PastRun) -> tuple[FailureReason, ...]:
 
 
 def _dump_reasons(reasons: Sequence[FailureReason]) -> list[Json]:
-    return [[each.message, each.unit_count, list(each.keys)] for each in reasons]
+    return [[reason.message, reason.unit_count, list(reason.keys)] for reason in reasons]
 
 
 def _load_reasons(run: PastRun, name: str) -> tuple[FailureReason, ...]:
@@ -247,13 +249,13 @@ class DryRunResult:
     @property
     def counts(self) -> dict[str, int | None]:
         """Return all counts, by the names that users and programs know."""
-        queue, expected = self.summary.queue, self.expected_changes.change_counts
+        queue, change_counts = self.summary.queue, self.expected_changes.change_counts
         return {
             "source_rows": self.source_rows,
             "changed": self.expected_changes.changed_units,
             "invalid": self.summary.grid.total(GridRow.INVALID),
             "set_aside": self.summary.invalid_count,
-            **expected._asdict(),
+            **change_counts._asdict(),
             "destination_before": self.expected_changes.units_before,
             "destination_after": self.expected_changes.units_after,
             "waiting": queue.waiting_units if queue else 0,
@@ -273,11 +275,11 @@ class DryRunResult:
 
 def load_dry_run_counts(run: PastRun) -> Mapping[str, int | None]:
     """Return a dry run's numbers from the history; none for a run that wasn't dry."""
-    dry: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
-    return dry
+    dry_run_counts: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
+    return dry_run_counts
 
 
 def load_expected_changes(run: PastRun) -> RowChangeCounts | None:
     """Return a dry run's expected changes of the destination's rows; None for a run that wasn't dry."""
-    dry: Mapping[str, Any] = load_dry_run_counts(run)
-    return RowChangeCounts(*(dry[name] for name in RowChangeCounts._fields)) if dry else None
+    dry_run_counts: Mapping[str, Any] = load_dry_run_counts(run)
+    return RowChangeCounts(*(dry_run_counts[name] for name in RowChangeCounts._fields)) if dry_run_counts else None

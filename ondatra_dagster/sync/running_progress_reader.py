@@ -34,16 +34,20 @@ def read_live_progress(
         if store is None:
             return None
         with store.read_transaction():
-            begun = read_started_files(store)
-            if not begun:
+            file_numbers_by_run = read_started_files(store)
+            if not file_numbers_by_run:
                 return None
-            run_id = max(begun)
-            listed = tracking.list_record_files(sync.id, run_id)
+            run_id = max(file_numbers_by_run)
+            published_files = tracking.list_record_files(sync.id, run_id)
             # only files whose rows had been chosen when the queue was read
-            files = [(kind, number) for kind, number in listed if number < begun[run_id].get(kind, 0)]
-            unpublished = sum(
-                count_unpublished_rows(store, run_id, kind, [number for each, number in files if each is kind])
+            files = [
+                (kind, number) for kind, number in published_files if number < file_numbers_by_run[run_id].get(kind, 0)
+            ]
+            unpublished_rows = sum(
+                count_unpublished_rows(
+                    store, run_id, kind, [number for file_kind, number in files if file_kind is kind]
+                )
                 for kind in RecordFileType
             )
             pending_keys = read_status(store, now=clock()).pending_units
-    return LiveProgress(run_id, unpublished + tracking.count_records(sync.id, run_id, files), pending_keys)
+    return LiveProgress(run_id, unpublished_rows + tracking.count_records(sync.id, run_id, files), pending_keys)

@@ -29,10 +29,12 @@ def check_removals(
     """
     if sync.limits.max_deletes is None:
         return None
-    found = count_removals(queue.store, choose_measure(sync), size=lambda: _read_table_size(queue, sync, source, feed))
+    removal_count = count_removals(
+        queue.store, choose_measure(sync), size=lambda: _read_table_size(queue, sync, source, feed)
+    )
     if is_allowed:
         allow_removals(queue)
-    return found._replace(is_allowed=is_allowed)
+    return removal_count._replace(is_allowed=is_allowed)
 
 
 def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | None]) -> RemovalCount | None:
@@ -75,13 +77,13 @@ def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) 
 
 def _iterate_key_marks(feed: Feed, version: int) -> Iterator[int]:
     """Yield a 1 for each delivery key of the table at this version."""
-    last = None
+    previous_key = None
     for segment in feed.segments(None, version):
         for page in segment.pages:
             for change in page.changes:
-                if change.key != last:
+                if change.key != previous_key:
                     yield 1
-                last = change.key
+                previous_key = change.key
 
 
 def find_hold_reason(sync: Sync, settings: Settings) -> str | None:

@@ -63,13 +63,13 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
 
     For a past run all of these are a WARN.
     """
-    rejected = run.grid.total(GridRow.REJECTED)
-    dead = run.queue.dead_units if run.queue else 0
+    rejected_count = run.grid.total(GridRow.REJECTED)
+    dead_count = run.queue.dead_units if run.queue else 0
     samples = format_reasons((*run.reject_reasons, *run.warning_reasons)[:MAX_SAMPLES])
     counts: dict[str, Json] = {
-        "rejected": rejected,
+        "rejected": rejected_count,
         "attempted": run.grid.known_total(GridRow.ATTEMPTED),
-        "dead_letters": dead,
+        "dead_letters": dead_count,
         "warned": run.warned_units,
     }
 
@@ -80,28 +80,34 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
 
     if not run.is_past and (problem := _find_reject_problem(run, limits)):
         return verdict(Severity.ERROR, problem)
-    if rejected or dead or run.warned_units:
-        letters = f"{format_count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
-        when = "by the newest run" if run.is_past else "now"
-        now = f"{format_count(rejected, run.unit_noun)} rejected {when}" if rejected else ""
-        warned = f"{format_count(run.warned_units, run.unit_noun)} delivered with a warning" if run.warned_units else ""
-        return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
-    is_counted = GridRow.REJECTED in run.grid.known_rows
-    return verdict(Severity.PASS, f"no {run.unit_noun} was rejected" if is_counted else "there are no dead letters")
+    if rejected_count or dead_count or run.warned_units:
+        dead_letter_note = (
+            f"{format_count(dead_count, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead_count else ""
+        )
+        time_note = "by the newest run" if run.is_past else "now"
+        rejected_note = f"{format_count(rejected_count, run.unit_noun)} rejected {time_note}" if rejected_count else ""
+        warning_note = (
+            f"{format_count(run.warned_units, run.unit_noun)} delivered with a warning" if run.warned_units else ""
+        )
+        return verdict(Severity.WARN, "; ".join(filter(None, (rejected_note, dead_letter_note, warning_note))))
+    has_reject_count = GridRow.REJECTED in run.grid.known_rows
+    return verdict(
+        Severity.PASS, f"no {run.unit_noun} was rejected" if has_reject_count else "there are no dead letters"
+    )
 
 
 def _find_reject_problem(run: RunSummary, limits: SyncLimits) -> str | None:
-    rejected, attempted = run.grid.total(GridRow.REJECTED), run.grid.total(GridRow.ATTEMPTED)
-    if rejected and rejected == attempted:
-        return f"all that was attempted was rejected: {format_count(rejected, run.unit_noun)}"
-    if limits.has_too_many_rejects(rejected, attempted=attempted):
-        return f"{rejected} of {format_count(attempted, run.unit_noun)} rejected: over @max_rejects"
+    rejected_count, attempted_count = run.grid.total(GridRow.REJECTED), run.grid.total(GridRow.ATTEMPTED)
+    if rejected_count and rejected_count == attempted_count:
+        return f"all that was attempted was rejected: {format_count(rejected_count, run.unit_noun)}"
+    if limits.has_too_many_rejects(rejected_count, attempted=attempted_count):
+        return f"{rejected_count} of {format_count(attempted_count, run.unit_noun)} rejected: over @max_rejects"
     return None
 
 
 def format_reasons(reasons: Iterable[FailureReason]) -> tuple[Mapping[str, Json], ...]:
     """Return each reason as a line of a table."""
-    return tuple({"reason": each.message, "units": each.unit_count, "keys": each.key_list} for each in reasons)
+    return tuple({"reason": reason.message, "units": reason.unit_count, "keys": reason.key_list} for reason in reasons)
 
 
 def format_pending_keys(rows: Iterable[PendingKey]) -> tuple[Mapping[str, Json], ...]:
@@ -118,48 +124,54 @@ def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
     WARN.
     """
     queue = run.queue
-    waiting = queue.depth if queue else 0
-    oldest = queue.oldest_since if queue else None
+    waiting_units = queue.depth if queue else 0
+    oldest_since = queue.oldest_since if queue else None
     now = (run.queue_read_at or run.ended_at).timestamp()
-    age = now - oldest if oldest is not None else 0.0
+    age = now - oldest_since if oldest_since is not None else 0.0
     counts: dict[str, Json] = {
-        "waiting": waiting,
+        "waiting": waiting_units,
         "in_jobs": queue.units_in_jobs if queue else 0,
         "failed": run.grid.known_total(GridRow.FAILED),
         "gave_up": run.dead_units,
         "oldest_seconds": round(age),
     }
-    found = next(filter(None, (find(run) for find in _RUN_PROBLEMS)), None)
+    run_problem = next(filter(None, (find_problem(run) for find_problem in _RUN_PROBLEMS)), None)
     has_lag = age > limits.max_lag_seconds
-    late = f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag" if has_lag else None
-    is_owed = queue is not None and queue.can_finalize
-    calm = "finalize() failed, and is owed to the next run" if is_owed else "nothing waits"
-    calm = _describe_waiting_rows(queue, run.unit_noun, _format_next_try(run, now)) if queue and waiting else calm
-    said = [found, late or calm] if run.is_past else [found or late or calm]
-    is_error = late or (found and not run.is_past)
-    is_amiss = found or waiting or is_owed
+    lag_problem = f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag" if has_lag else None
+    is_finalize_due = queue is not None and queue.can_finalize
+    queue_note = "finalize() failed, and is owed to the next run" if is_finalize_due else "nothing waits"
+    queue_note = (
+        _describe_waiting_rows(queue, run.unit_noun, _format_next_try(run, now))
+        if queue and waiting_units
+        else queue_note
+    )
+    sentences = [run_problem, lag_problem or queue_note] if run.is_past else [run_problem or lag_problem or queue_note]
+    is_error = lag_problem or (run_problem and not run.is_past)
+    is_warning = run_problem or waiting_units or is_finalize_due
     return SyncCheckResult(
         name="undelivered",
-        severity=Severity.ERROR if is_error else Severity.WARN if is_amiss else Severity.PASS,
-        description="; ".join(filter(None, said)),
+        severity=Severity.ERROR if is_error else Severity.WARN if is_warning else Severity.PASS,
+        description="; ".join(filter(None, sentences)),
         counts=counts,
         samples=format_pending_keys(run.pending_samples) or tuple({"error": error} for error in run.first_errors),
     )
 
 
 def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
-    parts = {
+    units_by_state = {
         "pending": queue.pending_units,
         f"to be tried again{due_in}": queue.waiting_units,
         "in open jobs": queue.units_in_jobs,
     }
-    return " and ".join(f"{format_count(units, noun)} {what}" for what, units in parts.items() if units)
+    return " and ".join(
+        f"{format_count(units, noun)} {description}" for description, units in units_by_state.items() if units
+    )
 
 
 def _format_next_try(run: RunSummary, now: float) -> str:
     """Return in how long a past run's rows are retried; "" with open jobs, because the next due time may be theirs."""
-    due = run.queue.next_due_at if run.queue and run.is_past and not run.queue.units_in_jobs else None
-    return f" in {format_duration(due - now)}" if due and due > now else ""
+    due_at = run.queue.next_due_at if run.queue and run.is_past and not run.queue.units_in_jobs else None
+    return f" in {format_duration(due_at - now)}" if due_at and due_at > now else ""
 
 
 def _describe_outage(run: RunSummary) -> str | None:
@@ -173,9 +185,9 @@ def _describe_outage(run: RunSummary) -> str | None:
 def _describe_no_delivery(run: RunSummary) -> str | None:
     if run.grid.total(GridRow.SUCCEEDED) or not run.grid.total(GridRow.FAILED) or _is_resolved(run):
         return None
-    when = " by the newest run" if run.is_past else ""
-    attempted = format_count(run.grid.total(GridRow.ATTEMPTED), f"attempted {run.unit_noun}")
-    return f"nothing was delivered{when} of {attempted}"
+    time_note = " by the newest run" if run.is_past else ""
+    attempted_text = format_count(run.grid.total(GridRow.ATTEMPTED), f"attempted {run.unit_noun}")
+    return f"nothing was delivered{time_note} of {attempted_text}"
 
 
 def _is_resolved(run: RunSummary) -> bool:
@@ -197,14 +209,14 @@ _RUN_PROBLEMS = (_describe_outage, _describe_no_delivery, _describe_dead_units)
 
 def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
     """Return WARN while there are invalid rows, like the model's check of the same name."""
-    newly = run.grid.total(GridRow.INVALID)
+    new_invalid_rows = run.grid.total(GridRow.INVALID)
     return SyncCheckResult(
         name="invalid_records",
         severity=Severity.WARN if run.invalid_count else Severity.PASS,
-        description=f"{describe_invalid_rows(run.invalid_count)} ({newly} of them newly)"
+        description=f"{describe_invalid_rows(run.invalid_count)} ({new_invalid_rows} of them newly)"
         if run.invalid_count
         else "every row has a key of its own",
-        counts={"set_aside": run.invalid_count, "newly": newly},
+        counts={"set_aside": run.invalid_count, "newly": new_invalid_rows},
         samples=tuple({"key": row.key, "reason": row.reason} for row in run.invalid_samples)
         if run.invalid_count
         else (),
@@ -216,18 +228,22 @@ def check_deletes(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
     removals = run.removals
     if removals is None or not removals.removed_count:
         return _build_deletes_result(Severity.PASS, "no pending change removes anything", removals)
-    share = "" if removals.total_count is None else f"{removals.removed_count} of "
-    what = f"{share}{format_count(removals.total_count or removals.removed_count, removals.noun)} would be removed"
+    share_text = "" if removals.total_count is None else f"{removals.removed_count} of "
+    removal_text = (
+        f"{share_text}{format_count(removals.total_count or removals.removed_count, removals.noun)} would be removed"
+    )
     if removals.is_allowed:
-        return _build_deletes_result(Severity.PASS, f"{what}: allowed", removals)
+        return _build_deletes_result(Severity.PASS, f"{removal_text}: allowed", removals)
     if not limits.has_too_many_deletes(removals):
-        return _build_deletes_result(Severity.PASS, f"{what}: within @max_deletes", removals)
-    how = f"check them, then allow them with `ondatra run --allow-deletes {run.sync_id}`"
-    return _build_deletes_result(Severity.ERROR, f"{what}: over @max_deletes, so nothing is sent; {how}", removals)
+        return _build_deletes_result(Severity.PASS, f"{removal_text}: within @max_deletes", removals)
+    remedy = f"check them, then allow them with `ondatra run --allow-deletes {run.sync_id}`"
+    return _build_deletes_result(
+        Severity.ERROR, f"{removal_text}: over @max_deletes, so nothing is sent; {remedy}", removals
+    )
 
 
 def _build_deletes_result(severity: Severity, description: str, removals: RemovalCount | None) -> SyncCheckResult:
-    known = {
+    removal_counts = {
         "removed": removals.removed_count if removals else 0,
         "held_by_api": removals.total_count if removals else None,
     }
@@ -235,7 +251,7 @@ def _build_deletes_result(severity: Severity, description: str, removals: Remova
         name="deletes_guard",
         severity=severity,
         description=description,
-        counts={name: number for name, number in known.items() if number is not None},
+        counts={name: number for name, number in removal_counts.items() if number is not None},
         samples=tuple({"key": key} for key in removals.sample_keys) if removals else (),
     )
 
@@ -250,4 +266,4 @@ SYNC_CHECKS = {
 
 def run_sync_checks(run: RunSummary, limits: SyncLimits) -> tuple[SyncCheckResult, ...]:
     """Return the results of all checks."""
-    return tuple(judge_one(run, limits) for judge_one in SYNC_CHECKS.values())
+    return tuple(check(run, limits) for check in SYNC_CHECKS.values())

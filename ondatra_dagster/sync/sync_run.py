@@ -62,31 +62,33 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
     with contextlib.ExitStack() as stack:
         try:
             queue = stack.enter_context(sync.open_queue())
-        except BusyError as busy:
-            return RunSummary.without_run(sync.id, str(busy), at=at)
+        except BusyError as busy_error:
+            return RunSummary.without_run(sync.id, str(busy_error), at=at)
         source = ports.read_source() or source  # again: others may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
             conflict_check.check_before_run()
-            recovered = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
+            recorded_outcomes = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
         except OndatraError as error:
             record_refusal(context, error)
             raise
         close_crashed_runs(queue, sync, ports)
         correct_queue_times(queue, sync, ports.clock())
         mark_due_pending(queue, ports.clock())
-        return SyncRun(context.with_current_watermarks()).execute(recovered, conflict_check)
+        return SyncRun(context.with_current_watermarks()).execute(recorded_outcomes, conflict_check)
 
 
 def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
     """Correct times in the queue from a clock that was ahead, and log that."""
-    latest = correct_times(queue, now)
-    if latest is not None:
-        noted, clock = (datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest, now))
+    latest_time = correct_times(queue, now)
+    if latest_time is not None:
+        latest_text, now_text = (
+            datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest_time, now)
+        )
         log.warning(
             "%s: its queue has times up to %s, and the clock says %s. What waited counts as due now."
             " If the clock is wrong now, set it right",
-            *(sync.id, noted, clock),
+            *(sync.id, latest_text, now_text),
         )
 
 
@@ -167,13 +169,15 @@ class SyncRun:
 
     def _enqueue_and_store_invalid(self, recovered: RecordedOutcomes, run_id: str) -> None:
         enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
-        now, upto = self._ports.clock(), self._source.invalid_version
-        if upto > self._queue.invalid_watermark:
-            found = self._ports.feed.invalid_rows(self._queue.invalid_watermark, upto)
-            rows = drop_recorded_invalid_rows(self._queue, self._ports.record_store, self._sync.id, found)
+        now, invalid_version = self._ports.clock(), self._source.invalid_version
+        if invalid_version > self._queue.invalid_watermark:
+            invalid_rows = self._ports.feed.invalid_rows(self._queue.invalid_watermark, invalid_version)
+            rows = drop_recorded_invalid_rows(self._queue, self._ports.record_store, self._sync.id, invalid_rows)
             attempt = PushAttempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
-            stored = store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
-            self._counters.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: stored})
+            stored_count = store_invalid_rows(
+                self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=invalid_version
+            )
+            self._counters.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: stored_count})
 
     def _check_removals(self) -> None:
         self._removals = check_removals(
@@ -187,9 +191,9 @@ class SyncRun:
 
     def _describe_hold(self) -> str:
         """Return why nothing may be sent, and what is pending; "" if rows may be sent."""
-        hold = self._ports.find_hold_reason()
-        planned = describe_counts(count_units(self._queue)) if hold else ""
-        return f"{hold}: {planned} pending" if planned else hold or ""
+        hold_reason = self._ports.find_hold_reason()
+        planned_text = describe_counts(count_units(self._queue)) if hold_reason else ""
+        return f"{hold_reason}: {planned_text} pending" if planned_text else hold_reason or ""
 
     def _build_summary(self, run_id: str | None, *, is_outage: bool = False, message: str) -> RunSummary:
         return RunSummary(
@@ -232,25 +236,25 @@ def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
         context = RunContext.create(sync, ports, options, queue, source)
         run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
         try:
-            recovered = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
+            recorded_outcomes = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
             correct_times(queue, ports.clock())
             mark_due_pending(queue, ports.clock())
             context = context.with_current_watermarks()  # only now does a lost queue have its snapshot's watermarks
-            summary = SyncRun(context).execute_dry(recovered, run_id)
+            summary = SyncRun(context).execute_dry(recorded_outcomes, run_id)
         except OndatraError as error:
-            nothing = RunSummary.without_run(sync.id, "", at=context.started_at)
-            empty = dataclasses.replace(nothing, run_id=run_id, ended_at=ports.now())
-            forecast = DryRunResult.from_refusal(empty, str(error))
+            summary_without_run = RunSummary.without_run(sync.id, "", at=context.started_at)
+            empty_summary = dataclasses.replace(summary_without_run, run_id=run_id, ended_at=ports.now())
+            forecast = DryRunResult.from_refusal(empty_summary, str(error))
         else:
             size = count_table_units(queue, sync, source, ports.feed)
-            found = read_expected_changes(queue, since=context.watermark, size=size, samples=MAX_SAMPLES)
-            forecast = DryRunResult(summary=summary, expected_changes=found, source_rows=source.row_count)
-        past = dataclasses.replace(
+            expected_changes = read_expected_changes(queue, since=context.watermark, size=size, samples=MAX_SAMPLES)
+            forecast = DryRunResult(summary=summary, expected_changes=expected_changes, source_rows=source.row_count)
+        past_run = dataclasses.replace(
             build_past_run(context, run_id),
             ended_at=forecast.summary.ended_at,
             counts=forecast.to_json(),
             result=RunResult.DRY,
             first_errors=(forecast.refusal,) if forecast.refusal else (),
         )
-        ports.history.finish_run(past)
+        ports.history.finish_run(past_run)
     return forecast

@@ -83,14 +83,14 @@ class FakeApi(LoopbackApi):
         request = Request(
             method=http.method, path=quote_path(parts), parts=parts, params=dict(http.query_params), body=body
         )
-        own = self.answer(request, self.state) if self.answer else None
-        return own or getattr(self, f"_{request.method.lower()}")(request)
+        custom_answer = self.answer(request, self.state) if self.answer else None
+        return custom_answer or getattr(self, f"_{request.method.lower()}")(request)
 
     def _get(self, request: Request) -> Answer:
         if request.path in self.state:
             return Answer(200, self.state[request.path])
-        below = [record for path, record in self.state.items() if path.startswith(f"{request.path}/")]
-        return Answer(200, list(below)) if below else self._not_found(request)
+        child_records = [record for path, record in self.state.items() if path.startswith(f"{request.path}/")]
+        return Answer(200, list(child_records)) if child_records else self._not_found(request)
 
     def _post(self, request: Request) -> Answer:
         """Create one record, or create and replace several."""
@@ -111,10 +111,10 @@ class FakeApi(LoopbackApi):
         return Answer(201 if is_new else 200, request.body)
 
     def _patch(self, request: Request) -> Answer:
-        there = self.state.get(request.path)
-        if not isinstance(there, dict) or not isinstance(request.body, dict):
-            return self._not_found(request) if there is None else refusal(400, "the body isn't a JSON object")
-        self.state[request.path] = there | request.body
+        record = self.state.get(request.path)
+        if not isinstance(record, dict) or not isinstance(request.body, dict):
+            return self._not_found(request) if record is None else refusal(400, "the body isn't a JSON object")
+        self.state[request.path] = record | request.body
         return Answer(200, self.state[request.path])
 
     def _delete(self, request: Request) -> Answer:
@@ -125,8 +125,8 @@ class FakeApi(LoopbackApi):
 
     def _record_path(self, request: Request, record: Json) -> str:
         """Return the path of a record that is added to a collection."""
-        named = record if isinstance(record, dict) else {}
-        ids = [str(named[field]) for field in self._id_fields if named.get(field) not in (None, "")]
+        fields = record if isinstance(record, dict) else {}
+        ids = [str(fields[field]) for field in self._id_fields if fields.get(field) not in (None, "")]
         if len(ids) == len(self._id_fields):
             return quote_path((*request.parts, ",".join(ids)))
         return f"{request.path}/{GENERATED_ID_PREFIX}{next(self._numbers)}"
@@ -137,7 +137,7 @@ class FakeApi(LoopbackApi):
 
 
 def quote_path(parts: tuple[str, ...]) -> str:
-    return "/" + "/".join(urllib.parse.quote(part, safe="") for part in parts)
+    return "/" + "/".join(urllib.parse.quote(segment, safe="") for segment in parts)
 
 
 @contextlib.contextmanager

@@ -52,10 +52,10 @@ class Fault:
     @classmethod
     def parse(cls, asked: Json) -> Self:
         """Return the fault that the JSON body of POST /faults describes; raise ValueError when it is invalid."""
-        known = {field.name for field in dataclasses.fields(cls)}
+        known_fields = {field.name for field in dataclasses.fields(cls)}
         fields = asked if isinstance(asked, dict) else {"": asked}
-        if unknown := sorted(set(fields) - known):
-            raise ValueError(f"unknown {unknown}; a fault is an object of {', '.join(sorted(known))}")
+        if unknown_fields := sorted(set(fields) - known_fields):
+            raise ValueError(f"unknown {unknown_fields}; a fault is an object of {', '.join(sorted(known_fields))}")
         return cls(**fields)
 
     def matches(self, method: str, path: str) -> bool:
@@ -191,8 +191,10 @@ class LoopbackApi:
         fault = self.faults.take_fault(request.method, request.url.path) or NO_FAULT
         await asyncio.sleep(fault.delay_seconds)
         key = request.headers.get("idempotency-key")
-        known = self.answers.get(key) if key else None
-        answer = _fault_answer(fault) or self._refuse(request) or known or self._answer(request, parse_body(text))
+        saved_answer = self.answers.get(key) if key else None
+        answer = (
+            _fault_answer(fault) or self._refuse(request) or saved_answer or self._answer(request, parse_body(text))
+        )
         call = RecordedCall(
             at=datetime.datetime.now(datetime.UTC),
             method=request.method,
@@ -201,7 +203,7 @@ class LoopbackApi:
             status=0 if fault.drop else answer.status,
             message=answer.message,
             idempotency_key=key,
-            is_repeat=answer is known,
+            is_repeat=answer is saved_answer,
         )
         self._store_call(call, answer)
         if fault.drop:

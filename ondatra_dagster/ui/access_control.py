@@ -92,8 +92,8 @@ class AccessControl:
 
     def _redirect_without_token(self, request: Request) -> Response:
         """Redirect to the same page without the token, so that the user may keep and show the address."""
-        asked = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN_PARAMETER]
-        query = f"?{urlencode(asked)}" if asked else ""
+        parameters = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN_PARAMETER]
+        query = f"?{urlencode(parameters)}" if parameters else ""
         address = f"http://{request.headers['host']}{quote(_raw_path(request))}{query}"
         return RedirectResponse(address, status_code=303)
 

@@ -33,13 +33,13 @@ class Chart(NamedTuple):
 
 def draw_bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, least: float = MIN_BAR_HEIGHT) -> Chart:
     """Draw stacked bars from left to right, in the last of `places` places."""
-    top = _scale_maximum([bar.total for bar in shown])
+    max_value = _scale_maximum([bar.total for bar in shown])
     offset = places - len(shown)
-    drawn = element(
+    svg = element(
         "svg",
         [
-            _draw_bar(bar, _segment_heights(bar, top, least), top, BAR_SPACING * (offset + place))
-            for place, bar in enumerate(shown)
+            _draw_bar(bar, _segment_heights(bar, max_value, least), max_value, BAR_SPACING * (offset + position))
+            for position, bar in enumerate(shown)
         ],
         viewBox=f"0 0 {places * BAR_SPACING} {HEIGHT}",
         preserveAspectRatio="none",
@@ -47,39 +47,46 @@ def draw_bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, lea
         aria_label=label,
         class_=class_,
     )
-    return Chart(drawn, top, any(bar.total > top for bar in shown))
+    return Chart(svg, max_value, any(bar.total > max_value for bar in shown))
 
 
 def _scale_maximum(totals: Sequence[int]) -> int:
     """Return the highest total; with outliers, twice the upper quartile."""
-    counted = sorted(total for total in totals if total)
-    if not counted:
+    nonzero_totals = sorted(total for total in totals if total)
+    if not nonzero_totals:
         return 1
-    usual = counted[(len(counted) - 1) * 3 // 4]
-    return counted[-1] if counted[-1] <= OUTLIER_FACTOR * usual else 2 * usual
+    upper_quartile = nonzero_totals[(len(nonzero_totals) - 1) * 3 // 4]
+    return nonzero_totals[-1] if nonzero_totals[-1] <= OUTLIER_FACTOR * upper_quartile else 2 * upper_quartile
 
 
 def _segment_heights(bar: Bar, top: int, least: float) -> dict[str, float]:
     """Return the heights of the bar's nonzero counts. Small ones get a minimum, taken from the largest."""
-    whole = max(top, bar.total)  # a bar that is cut off shows the shares of its counts
-    heights = {name: max(least, HEIGHT * count / whole) for name, count in bar.counts.items() if count}
+    full_count = max(top, bar.total)  # a bar that is cut off shows the shares of its counts
+    heights = {name: max(least, HEIGHT * count / full_count) for name, count in bar.counts.items() if count}
     if heights:
-        largest = max(heights, key=lambda name: heights[name])
-        heights[largest] -= max(0.0, sum(heights.values()) - HEIGHT)
+        largest_name = max(heights, key=lambda name: heights[name])
+        heights[largest_name] -= max(0.0, sum(heights.values()) - HEIGHT)
     return heights
 
 
 def _draw_bar(bar: Bar, heights: Mapping[str, float], top: int, left: float) -> Html:
-    x = left + (BAR_SPACING - BAR_WIDTH) / 2
-    drawn = [element("rect", x=left, y=0, width=BAR_SPACING, height=HEIGHT, class_="place")]
+    bar_left = left + (BAR_SPACING - BAR_WIDTH) / 2
+    shapes = [element("rect", x=left, y=0, width=BAR_SPACING, height=HEIGHT, class_="place")]
     height = 0.0
-    for name, part in heights.items():
-        height += part
-        drawn.append(
-            element("rect", x=x, y=round(HEIGHT - height, 2), width=BAR_WIDTH, height=round(part, 2), class_=name)
+    for name, segment_height in heights.items():
+        height += segment_height
+        shapes.append(
+            element(
+                "rect",
+                x=bar_left,
+                y=round(HEIGHT - height, 2),
+                width=BAR_WIDTH,
+                height=round(segment_height, 2),
+                class_=name,
+            )
         )
     if bar.total > top:
-        drawn.append(element("rect", x=x, y=8, width=BAR_WIDTH, height=3, class_="cut"))
-    group = element("g", element("title", bar.title), drawn)
+        shapes.append(element("rect", x=bar_left, y=8, width=BAR_WIDTH, height=3, class_="cut"))
+    group = element("g", element("title", bar.title), shapes)
     # the table has the same link, so the Tab key skips the bars
     return element("a", group, href=bar.link, tabindex="-1") if bar.link else group

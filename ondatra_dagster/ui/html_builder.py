@@ -33,8 +33,8 @@ def element(name: str, /, *content: Content, **attributes: Attribute) -> Html:
     An attribute that is None or False is left out; one that is True has no value. `class_` is class, and `aria_label`
     is aria-label.
     """
-    start = f"<{name}{''.join(_render_attribute(*each) for each in attributes.items())}>"
-    return Html(start if name in VOID_ELEMENTS else f"{start}{_render(content)}</{name}>")
+    start_tag = f"<{name}{''.join(_render_attribute(*attribute) for attribute in attributes.items())}>"
+    return Html(start_tag if name in VOID_ELEMENTS else f"{start_tag}{_render(content)}</{name}>")
 
 
 def document(head: Content, body: Content) -> Html:
@@ -45,8 +45,8 @@ def document(head: Content, body: Content) -> Html:
 def _render_attribute(name: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
-    shown = name.rstrip("_").replace("_", "-")
-    return f" {shown}" if value is True else f' {shown}="{html.escape(str(value))}"'
+    attribute_name = name.rstrip("_").replace("_", "-")
+    return f" {attribute_name}" if value is True else f' {attribute_name}="{html.escape(str(value))}"'
 
 
 def _render(content: Content) -> str:

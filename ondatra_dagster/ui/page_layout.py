@@ -36,8 +36,8 @@ class Page:
 
 def render_page(page: Page, *, project: str, notice: str = "") -> Html:
     """Render the page with its layout; `notice` is a message for the user above the page."""
-    again = (page.refresh_seconds or 0) + NO_SCRIPT_EXTRA_SECONDS
-    refresh = element("meta", http_equiv="refresh", content=again)
+    reload_seconds = (page.refresh_seconds or 0) + NO_SCRIPT_EXTRA_SECONDS
+    refresh = element("meta", http_equiv="refresh", content=reload_seconds)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -61,11 +61,19 @@ def render_page(page: Page, *, project: str, notice: str = "") -> Html:
 
 
 def _page_header(page: Page, project: str) -> Content:
-    way = [Breadcrumb("Syncs", ui_urls.HOME_URL), *page.breadcrumbs]
-    here = way[-1] if page.status == STATUS_OK else None
+    breadcrumbs = [Breadcrumb("Syncs", ui_urls.HOME_URL), *page.breadcrumbs]
+    current_breadcrumb = breadcrumbs[-1] if page.status == STATUS_OK else None
     steps = [
-        element("li", element("a", crumb.title, href=crumb.link, aria_current="page" if crumb is here else None))
-        for crumb in way
+        element(
+            "li",
+            element(
+                "a",
+                breadcrumb.title,
+                href=breadcrumb.link,
+                aria_current="page" if breadcrumb is current_breadcrumb else None,
+            ),
+        )
+        for breadcrumb in breadcrumbs
     ]
     return (
         element("a", "Skip to the content", href="#main", class_="skip"),
@@ -94,9 +102,9 @@ def heading(title: Content, *beside: Content, under: Content = None) -> Html:
 
 
 def section(title: str, *content: Content, beside: Content = None, id_: str | None = None) -> Html:
-    name = id_ or "".join(letter if letter.isalnum() else "-" for letter in title.lower())
-    head = element("div", element("h2", title, id=name), beside, class_="section-head")
-    return element("section", head, content, aria_labelledby=name)
+    name = id_ or "".join(character if character.isalnum() else "-" for character in title.lower())
+    header = element("div", element("h2", title, id=name), beside, class_="section-head")
+    return element("section", header, content, aria_labelledby=name)
 
 
 def fact_list(told: Iterable[tuple[str, Content]]) -> Html:
@@ -118,30 +126,30 @@ def table(
     body = [_table_row(columns, row) for row in rows]
     if not body:
         return element("p", none, class_="none")
-    head = [
+    header_cells = [
         element("th", column.title, scope="col", role="columnheader", class_=_column_class(column))
         for column in columns
     ]
     # a screen reader needs the roles: without them, a table with block layout isn't a table for it
-    made = element(
+    table_element = element(
         "table",
         element("caption", caption, class_="unseen"),
-        element("thead", element("tr", head, role="row"), role="rowgroup"),
+        element("thead", element("tr", header_cells, role="row"), role="rowgroup"),
         element("tbody", body, role="rowgroup"),
         role="table",
         class_="stacks" if stacks else None,
     )
-    return element("div", made, class_="scrolls", tabindex="0", role="region", aria_label=caption)
+    return element("div", table_element, class_="scrolls", tabindex="0", role="region", aria_label=caption)
 
 
 def _table_row(columns: Sequence[ColumnHeader], row: Iterable[Content]) -> Html:
-    first, *others = zip(columns, row, strict=True)
-    head = element("th", first[1], scope="row", role="rowheader", class_=_column_class(first[0]))
+    first_cell, *other_cells = zip(columns, row, strict=True)
+    row_header = element("th", first_cell[1], scope="row", role="rowheader", class_=_column_class(first_cell[0]))
     cells = [
         element("td", cell, role="cell", class_=_column_class(column), data_label=column.title)
-        for column, cell in others
+        for column, cell in other_cells
     ]
-    return element("tr", head, cells, role="row")
+    return element("tr", row_header, cells, role="row")
 
 
 def _column_class(column: ColumnHeader) -> str | None:
@@ -152,9 +160,11 @@ def pager(*, page: int, link_of: Callable[[int], str], has_more: bool, newer: st
     """Return the links to the previous and the next page."""
     if page == 1 and not has_more:
         return None
-    back = element("a", f"← {newer}", href=link_of(page - 1), rel="prev") if page > 1 else element("span")
-    on = element("a", f"{older} →", href=link_of(page + 1), rel="next") if has_more else element("span")
-    return element("nav", back, element("span", f"page {page:,}"), on, class_="pager", aria_label="Pages")
+    previous_link = element("a", f"← {newer}", href=link_of(page - 1), rel="prev") if page > 1 else element("span")
+    next_link = element("a", f"{older} →", href=link_of(page + 1), rel="next") if has_more else element("span")
+    return element(
+        "nav", previous_link, element("span", f"page {page:,}"), next_link, class_="pager", aria_label="Pages"
+    )
 
 
 def stage_tabs(
@@ -175,18 +185,18 @@ def stage_tabs(
 
 def sync_breadcrumbs(sync: Sync, *here: Breadcrumb, run: str | None = None) -> list[Breadcrumb]:
     """Return the breadcrumbs of a page of the sync, or of one of its runs."""
-    of_run = [Breadcrumb(run, ui_urls.run_path(sync.id, run))] if run else []
-    return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *of_run, *here]
+    run_breadcrumbs = [Breadcrumb(run, ui_urls.run_path(sync.id, run))] if run else []
+    return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *run_breadcrumbs, *here]
 
 
 def sync_links(sync: Sync, *, run: str | None = None) -> Html:
     """Return the links to the sync's records, reasons and queue, for all runs or for one."""
-    told = [
+    links = [
         ("View records", ui_urls.records_url(sync.id, ui_urls.RecordFilter(run=run)), "button main"),
         ("Reasons", ui_urls.reasons_url(sync.id, run=run), "button"),
         ("Queue and dead letters", ui_urls.queue_url(sync.id), "button"),
     ]
     return element(
-        "nav", [element("a", name, href=link, class_=look) for name, link, look in told], class_="ways",
+        "nav", [element("a", name, href=link, class_=css_class) for name, link, css_class in links], class_="ways",
         aria_label="Of this sync",
     )  # fmt: skip

@@ -96,8 +96,8 @@ class PageRequest:
         text = self.get_text(name)
         if text is None:
             return None
-        is_short = len(text) <= len(str(most))  # a text with many leading zeros is refused, too
-        if not (is_short and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
+        has_few_digits = len(text) <= len(str(most))  # a text with many leading zeros is refused, too
+        if not (has_few_digits and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
             raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {most:,}")
         return int(text)
 

@@ -45,17 +45,21 @@ def count_link(
 
 def describe_dry_run(run: PastRun) -> str:
     """Describe the changes that a dry run expected at the destination."""
-    expected = load_expected_changes(run)
-    if expected is None:
+    expected_changes = load_expected_changes(run)
+    if expected_changes is None:
         return ""
-    moves = ((expected.creates, "to create"), (expected.updates, "to update"), (expected.deletes, "to delete"))
-    return ", ".join(f"{count:,} {word}" for count, word in moves if count) or "nothing would change"
+    counts = (
+        (expected_changes.creates, "to create"),
+        (expected_changes.updates, "to update"),
+        (expected_changes.deletes, "to delete"),
+    )
+    return ", ".join(f"{count:,} {word}" for count, word in counts if count) or "nothing would change"
 
 
 def format_run_duration(run: PastRun, now: datetime) -> str:
     """Return how long the run took, or has taken until now; the end of a crashed run is unknown."""
-    until = now if run.result is RunResult.RUNNING else run.ended_at
-    return format_elapsed(max(0.0, (until - run.started_at).total_seconds())) if until else NO_VALUE
+    end_time = now if run.result is RunResult.RUNNING else run.ended_at
+    return format_elapsed(max(0.0, (end_time - run.started_at).total_seconds())) if end_time else NO_VALUE
 
 
 def format_versions(run: PastRun) -> str:
@@ -94,26 +98,28 @@ class SyncStatus:
 
     @property
     def health(self) -> Health:
-        last, queue = self.last_run, self.queue
-        asked = {
+        last_run, queue = self.last_run, self.queue
+        conditions = {
             Health.RUNNING: self.progress is not None,
             Health.PAUSED: self.is_paused,
-            Health.NEVER_RAN: last is None and queue is None,
-            Health.FAILING: last is not None and last.result in (RunResult.FAILED, RunResult.CRASHED),
+            Health.NEVER_RAN: last_run is None and queue is None,
+            Health.FAILING: last_run is not None and last_run.result in (RunResult.FAILED, RunResult.CRASHED),
             Health.QUEUE_LOST: self.queue_lost_message is not None,
-            Health.REJECTS: bool((queue and queue.dead_units) or (last and load_grid(last).total(GridRow.REJECTED))),
+            Health.REJECTS: bool(
+                (queue and queue.dead_units) or (last_run and load_grid(last_run).total(GridRow.REJECTED))
+            ),
             Health.WAITING: bool(queue and queue.depth),
         }
-        return next((health for health, is_true in asked.items() if is_true), Health.OK)
+        return next((health for health, is_true in conditions.items() if is_true), Health.OK)
 
 
 def read_sync_status(workspace: Workspace, sync: Sync, *, runs: int) -> SyncStatus:
     """Read the sync's status, with `runs` of its newest runs."""
-    queue, lost = workspace.queue(sync.id), workspace.try_read_queue(sync.id).loss_message
+    queue, loss_message = workspace.queue(sync.id), workspace.try_read_queue(sync.id).loss_message
     return SyncStatus(
         sync=sync,
-        queue=None if lost else queue,
-        queue_lost_message=lost,
+        queue=None if loss_message else queue,
+        queue_lost_message=loss_message,
         runs=workspace.history.list_runs(sync.id, limit=runs),
         progress=read_live_progress(sync, workspace.tracking, clock=workspace.clock),
         is_paused=sync.pause_file.exists(),
@@ -122,14 +128,14 @@ def read_sync_status(workspace: Workspace, sync: Sync, *, runs: int) -> SyncStat
 
 def queue_lost_notice(workspace: Workspace, sync: Sync) -> Content:
     """Return a notice if the queue is lost: what waits is unknown."""
-    lost = workspace.try_read_queue(sync.id).loss_message
-    return element("p", f"Nobody knows what waits: {lost}.", class_="notice") if lost else None
+    loss_message = workspace.try_read_queue(sync.id).loss_message
+    return element("p", f"Nobody knows what waits: {loss_message}.", class_="notice") if loss_message else None
 
 
 def dead_letter_link(status: SyncStatus) -> Content:
     """Return the number of dead letters, as a link to them if there are any."""
     if not status.queue:
         return NO_VALUE
-    dead = format_number(status.queue.dead_units)
+    dead_count = format_number(status.queue.dead_units)
     link = ui_urls.queue_url(status.sync.id)
-    return element("a", dead, href=link, class_="bad") if status.queue.dead_units else dead
+    return element("a", dead_count, href=link, class_="bad") if status.queue.dead_units else dead_count

@@ -47,8 +47,8 @@ STAGE_NAMES: Mapping[RecordStage | None, str] = {
 
 def badge(state: str) -> Html:
     """Return a state as a word, a sign and a colour."""
-    tone, sign = BADGE_STYLES.get(state, ("calm", "•"))
-    return element("span", element("span", sign, aria_hidden="true"), " ", state, class_=f"badge {tone}")
+    css_class, sign = BADGE_STYLES.get(state, ("calm", "•"))
+    return element("span", element("span", sign, aria_hidden="true"), " ", state, class_=f"badge {css_class}")
 
 
 def format_number(value: int | None) -> str:
@@ -60,16 +60,16 @@ def format_time(value: datetime | None) -> Content:
     """Format a local time, with the exact time in UTC as a tooltip."""
     if value is None:
         return NO_VALUE
-    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return element("time", format_local_time(value), datetime=whole, title=whole)
+    exact_time = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return element("time", format_local_time(value), datetime=exact_time, title=exact_time)
 
 
 def format_time_of_day(value: datetime, *, with_day: bool) -> Content:
     """Format a local time in less space: the hour, and the day above it with `with_day`."""
     day, _, hour = format_local_time(value).partition(" ")
-    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    told = (element("b", day) if with_day else None, " ", hour)
-    return element("time", told, datetime=whole, title=whole)
+    exact_time = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    content = (element("b", day) if with_day else None, " ", hour)
+    return element("time", content, datetime=exact_time, title=exact_time)
 
 
 def format_time_ago(value: datetime | None, now: datetime) -> Content:
@@ -98,16 +98,23 @@ def format_due_time(due: float | None, now: datetime) -> Content:
     """Format when something is due."""
     if due is None:
         return NO_VALUE
-    left = due - now.timestamp()
-    when = datetime.fromtimestamp(due, UTC).isoformat()
-    return element("time", f"in {format_duration(left)}" if left > 0 else "due", datetime=when, title=when)
+    remaining_seconds = due - now.timestamp()
+    due_text = datetime.fromtimestamp(due, UTC).isoformat()
+    return element(
+        "time",
+        f"in {format_duration(remaining_seconds)}" if remaining_seconds > 0 else "due",
+        datetime=due_text,
+        title=due_text,
+    )
 
 
 def render_progress(going_on: LiveProgress) -> Content:
     """Render a run's progress as a bar and in words."""
-    whole = going_on.record_count + going_on.pending_keys
+    total_count = going_on.record_count + going_on.pending_keys
     return (
-        element("progress", value=going_on.record_count, max=max(whole, 1), aria_label="How far the run has come"),
+        element(
+            "progress", value=going_on.record_count, max=max(total_count, 1), aria_label="How far the run has come"
+        ),
         element(
             "span",
             f"{format_count(going_on.record_count, 'record')} so far,"
@@ -153,10 +160,10 @@ class _NumberText(str):
 def _render_json(value: object, indent: str) -> Iterator[Content]:
     """Yield the value as indented JSON, with names and texts marked up."""
     if isinstance(value, dict):
-        names = [(element("span", _quoted(name), class_="name"), ": ", each) for name, each in value.items()]
+        names = [(element("span", _quoted(name), class_="name"), ": ", item) for name, item in value.items()]
         yield from _render_items("{", names, "}", indent)
     elif isinstance(value, list):
-        yield from _render_items("[", [("", "", each) for each in value], "]", indent)
+        yield from _render_items("[", [("", "", item) for item in value], "]", indent)
     elif isinstance(value, _NumberText):
         yield element("span", str(value), class_="number")
     elif isinstance(value, str):
@@ -170,8 +177,8 @@ def _render_items(start: str, parts: Sequence[tuple[Content, str, object]], end:
         yield start + end
         return
     yield start
-    for place, (name, colon, value) in enumerate(parts):
-        yield ("," if place else "") + f"\n{indent}  "
+    for position, (name, colon, value) in enumerate(parts):
+        yield ("," if position else "") + f"\n{indent}  "
         yield name
         yield colon
         yield from _render_json(value, f"{indent}  ")

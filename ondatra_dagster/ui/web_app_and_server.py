@@ -69,16 +69,22 @@ class _PageResponder:
 
         def respond(request: Request) -> Response:
             workspace, fault = self._project.load_current_project()
-            asked = PageRequest(workspace=workspace, path_params=request.path_params, query_params=request.query_params)
+            page_request = PageRequest(
+                workspace=workspace, path_params=request.path_params, query_params=request.query_params
+            )
             try:
-                answered = answer(asked)
+                page_or_response = answer(page_request)
             except SelectionError as error:
-                answered = error_page(404, str(error))
+                page_or_response = error_page(404, str(error))
             except OndatraError as error:
-                answered = error_page(500, str(error))
+                page_or_response = error_page(500, str(error))
             except Exception as error:  # the outermost handler: the trace goes to a file, the reader gets a sentence
-                answered = error_page(500, store_trace(error, workspace.settings.state))
-            return answered if isinstance(answered, Response) else self._page_response(answered, fault)
+                page_or_response = error_page(500, store_trace(error, workspace.settings.state))
+            return (
+                page_or_response
+                if isinstance(page_or_response, Response)
+                else self._page_response(page_or_response, fault)
+            )
 
         return respond
 
@@ -117,8 +123,8 @@ ERROR_TITLES = {
 def error_page(status: int, sentence: str) -> Page:
     """Return an error page for a user with access, with a link to the list of syncs."""
     paragraphs = [element("p", line) for line in _capitalize(sentence).splitlines()]
-    back = element("p", element("a", "To all syncs", href=ui_urls.HOME_URL))
-    body = (heading(ERROR_TITLES[status]), element("div", paragraphs, back, class_="card refusal"))
+    home_link = element("p", element("a", "To all syncs", href=ui_urls.HOME_URL))
+    body = (heading(ERROR_TITLES[status]), element("div", paragraphs, home_link, class_="card refusal"))
     return Page(title=ERROR_TITLES[status], body=body, status=status)
 
 
@@ -128,10 +134,10 @@ def access_denied_response(status: int, sentence: str) -> Response:
     A browser with a cookie doesn't send it when another site's link leads here. It sends it when the user opens the
     same address from this page.
     """
-    again = element("p", "Let in before? ", element("a", "Open this page again", href=""))
+    reopen_link = element("p", "Let in before? ", element("a", "Open this page again", href=""))
     body = (
         heading(ERROR_TITLES[status]),
-        element("div", element("p", f"{_capitalize(sentence)}."), again, class_="card refusal"),
+        element("div", element("p", f"{_capitalize(sentence)}."), reopen_link, class_="card refusal"),
     )
     page = Page(title=ERROR_TITLES[status], body=body, status=status)
     return _html_response(render_page(page, project="records"), status)
@@ -139,8 +145,8 @@ def access_denied_response(status: int, sentence: str) -> Response:
 
 def _capitalize(sentence: str) -> str:
     """Capitalize a sentence, unless it begins with a name such as sync.crm."""
-    first = sentence.split(" ", 1)[0]
-    return sentence[:1].upper() + sentence[1:] if first.isalpha() else sentence
+    first_word = sentence.split(" ", 1)[0]
+    return sentence[:1].upper() + sentence[1:] if first_word.isalpha() else sentence
 
 
 def open_listener(port: int) -> socket.socket:

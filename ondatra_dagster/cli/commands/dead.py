@@ -34,9 +34,9 @@ MAX_DEAD_LETTERS_SHOWN = 50  # dead letters that are printed: after one bad day 
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """List the dead letters of SYNC: key, payload, error, attempts; exits with 1 when its queue is lost."""
-    workspace, chosen = open_sync(sync)
-    if not show_dead_letters(chosen, as_json=as_json, limit=limit):
-        return report_no_dead_letters(workspace.try_read_queue(chosen.id))
+    workspace, chosen_sync = open_sync(sync)
+    if not show_dead_letters(chosen_sync, as_json=as_json, limit=limit):
+        return report_no_dead_letters(workspace.try_read_queue(chosen_sync.id))
     if not as_json:
         print_message(f"\nmend the rows at their source, or send them as they are: ondatra replay {sync}")
     return 0
@@ -46,13 +46,13 @@ def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, si
     """Print the dead letters of a sync, as text only the oldest; return whether there are any."""
     if as_json:
         return _print_objects(list_dead_letters(sync, limit=limit, since=since))
-    most = limit or MAX_DEAD_LETTERS_SHOWN
+    max_letters = limit or MAX_DEAD_LETTERS_SHOWN
     # one more, to know whether there are more
-    found = list(list_dead_letters(sync, limit=most + 1, since=since, most_rows=MAX_ROWS_SHOWN))
-    _print_texts(found[:most], sync)
-    if limit is None and len(found) > most:
-        print_message(f"(the oldest {most}; --limit shows more, --json all)")
-    return bool(found)
+    dead_letters = list(list_dead_letters(sync, limit=max_letters + 1, since=since, most_rows=MAX_ROWS_SHOWN))
+    _print_texts(dead_letters[:max_letters], sync)
+    if limit is None and len(dead_letters) > max_letters:
+        print_message(f"(the oldest {max_letters}; --limit shows more, --json all)")
+    return bool(dead_letters)
 
 
 def report_no_dead_letters(seen: QueueReadResult, *, told: str = "there are no dead letters") -> int:
@@ -63,18 +63,18 @@ def report_no_dead_letters(seen: QueueReadResult, *, told: str = "there are no d
 
 def _print_objects(letters: Iterable[DeadLetter]) -> bool:
     """Print each dead letter when it is read, as there may be a million. Return whether there are any."""
-    is_any = False
-    for letter in letters:
-        is_any = True
-        print_json(_dead_letter_object(letter))
-    return is_any
+    has_letters = False
+    for dead_letter in letters:
+        has_letters = True
+        print_json(_dead_letter_object(dead_letter))
+    return has_letters
 
 
 def _print_texts(letters: Sequence[DeadLetter], sync: Sync) -> None:
     """Print each dead letter with its key, error, attempts and rows to send, cut to the terminal's width."""
     width = terminal_width()
-    cut = sum(_print_text(letter, sync, width) for letter in letters)
-    if cut:
+    cut_count = sum(_print_text(dead_letter, sync, width) for dead_letter in letters)
+    if cut_count:
         print_message("(rows are cut off where the terminal ends; --json shows them whole)")
 
 
@@ -93,19 +93,20 @@ def _dead_letter_object(letter: DeadLetter) -> dict[str, Json]:
 
 def _print_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
     """Print a dead letter; return whether its rows were cut off."""
-    tried = describe_refusal(letter) or f"after {format_count(letter.attempts, 'attempt')}"
+    failure_text = describe_refusal(letter) or f"after {format_count(letter.attempts, 'attempt')}"
     key = format_cell(format_unit_name(letter, sync))
     click.echo(
-        f"{key}  {format_local_time(letter.died_at)}, {tried}: {indent_lines(replace_control_characters(letter.error))}"
+        f"{key}  {format_local_time(letter.died_at)}, {failure_text}:"
+        f" {indent_lines(replace_control_characters(letter.error))}"
     )
     lines = [f"    {change}  {format_cell(row)}" for change, row in letter.rows_to_send]
-    shown = lines if width is None else [shorten_text(line, width) for line in lines]
-    for line in shown:
+    shown_lines = lines if width is None else [shorten_text(line, width) for line in lines]
+    for line in shown_lines:
         click.echo(line)
     if letter.row_count > len(letter.rows_to_send):
-        left = format_count(letter.row_count - len(letter.rows_to_send), "row")
-        click.echo(f"    … and {left} more, {letter.row_count} in all; --json has them")
+        more_rows = format_count(letter.row_count - len(letter.rows_to_send), "row")
+        click.echo(f"    … and {more_rows} more, {letter.row_count} in all; --json has them")
     elif not letter.row_count:
-        told = "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
-        click.echo(f"    {told}")
-    return shown != lines
+        content_note = "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+        click.echo(f"    {content_note}")
+    return shown_lines != lines

@@ -28,14 +28,16 @@ def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click c
     root = None
     with contextlib.suppress(SettingsError):
         root = find_root()
-    machine = read_check_context(root, starts_spark=not leaves_spark)
-    live = StatusLine(sys.stderr)
+    check_context = read_check_context(root, starts_spark=not leaves_spark)
+    status_line = StatusLine(sys.stderr)
     has_failed = False
-    for name, result in run_checks(machine, on_begin=lambda begun: live.show(lambda: f"… {begun}")):
+    for name, result in run_checks(
+        check_context, on_begin=lambda check_name: status_line.show(lambda: f"… {check_name}")
+    ):
         has_failed = has_failed or result.level is CheckLevel.FAILED
-        with live:
+        with status_line:
             _print_result(name, result, as_json=as_json)
-    live.clear()
+    status_line.clear()
     return 1 if has_failed else 0
 
 

@@ -46,9 +46,9 @@ def command(port: int, host: str) -> int:
             project, listener, more_metrics=lambda: project_metrics_text(cache().load_current_project()[0])
         )
         names = ", ".join(model.name for model in server.collector.routes.models.values())
-        told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
+        message = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
         with interruption.graceful_shutdown(within_seconds=SHUTDOWN_SECONDS), interruption.on_interruption(server.stop):
-            server.run(lambda: print_message(told))
+            server.run(lambda: print_message(message))
     interruption.clear_signal()  # a signal is the normal end of this command
     print_message("ended; what was taken and isn't in a table yet waits for a run")
     return 0

@@ -62,9 +62,9 @@ def _table_row(run: PastRun, noun: str) -> tuple[str, ...]:
 
 def _format_result(run: PastRun, noun: str) -> str:
     """Return the run's result with its first error, or with a dry run's expected changes."""
-    expected = load_expected_changes(run)
-    told = format_changes(expected, noun=noun) if expected else next(iter(run.first_errors), "")
-    return ": ".join(filter(None, (run.result.value, told)))
+    expected_changes = load_expected_changes(run)
+    result_text = format_changes(expected_changes, noun=noun) if expected_changes else next(iter(run.first_errors), "")
+    return ": ".join(filter(None, (run.result.value, result_text)))
 
 
 def _format_number(number: int | None) -> str:

@@ -31,9 +31,9 @@ def command(folder: Path) -> int:
         raise SettingsError(
             f"{folder} can't be made a project ({_error_reason(error)}); name another folder"
         ) from error
-    enter = f"cd {shlex.quote(str(folder))}"
+    cd_command = f"cd {shlex.quote(str(folder))}"
     print_message(
-        f"{folder} is a project now. Go on with:\n\n  {enter}\n  {DEMO_COMMAND}\n\n"
+        f"{folder} is a project now. Go on with:\n\n  {cd_command}\n  {DEMO_COMMAND}\n\n"
         "The last line runs it beside a pretend API. `ondatra doctor` says what this machine lacks."
     )
     return 0

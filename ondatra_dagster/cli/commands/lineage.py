@@ -28,11 +28,11 @@ def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it b
     lineage = workspace.lineage
     model, column = _split_column(workspace.project, name)
     columns = (lineage.column(model, column),) if column else lineage.columns(model)
-    for each in columns:
+    for column_lineage in columns:
         if as_json:
-            print_json(_column_object(lineage, model, each))
+            print_json(_column_object(lineage, model, column_lineage))
         else:
-            click.echo("\n".join(_draw_tree(workspace.project, lineage.branch(model, each.name))))
+            click.echo("\n".join(_draw_tree(workspace.project, lineage.branch(model, column_lineage.name))))
     if not columns:
         print_message(f"the query of {model.name} doesn't name its columns: its table will; run it first")
     return 0
@@ -40,19 +40,19 @@ def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it b
 
 def _split_column(project: Project, name: str) -> tuple[Model, str | None]:
     """Return the model and the column that a name contains. A column's name may have dots."""
-    schema, _, rest = name.replace("/", ".", 1).partition(".")
-    table, _, column = rest.partition(".")
+    schema, _, table_and_column = name.replace("/", ".", 1).partition(".")
+    table, _, column = table_and_column.partition(".")
     return project.model(f"{schema}.{table}" if table else name), column or None
 
 
 def _column_object(lineage: LineageResolver, model: Model, column: ColumnLineage) -> dict[str, Json]:
-    sources, is_all = lineage.sources(model, column.name)
+    sources, are_sources_known = lineage.sources(model, column.name)
     return {
         "model": model.name,
         "column": column.name,
         "is_known": column.is_known,
         "inputs": [_origin_object(origin) for origin in column.origins],
-        "are_sources_known": is_all,
+        "are_sources_known": are_sources_known,
         "sources": [_origin_object(origin) for origin in sources],
     }
 
@@ -65,9 +65,9 @@ def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
     """Yield the lines of a column and, indented below it, of the columns that it is computed from."""
     note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
     yield f"{_input_name(project, branch.origin.input)}.{branch.origin.column}{note}"
-    for place, above in enumerate(branch.upstream_branches, start=1):
-        is_last = place == len(branch.upstream_branches)
-        lines = _draw_tree(project, above)
+    for branch_number, upstream_branch in enumerate(branch.upstream_branches, start=1):
+        is_last = branch_number == len(branch.upstream_branches)
+        lines = _draw_tree(project, upstream_branch)
         yield ("└─ " if is_last else "├─ ") + next(lines)
         yield from (("   " if is_last else "│  ") + line for line in lines)
 

@@ -24,12 +24,26 @@ def command(opened: OpenRunService | None, as_json: bool) -> int:  # noqa: FBT00
 
 def run_maintenance(workspace: Workspace, *, as_json: bool, opened: OpenRunService = open_run_service) -> int:
     """Run each maintenance task and report it; return 1 if one failed."""
-    is_good = True
+    is_successful = True
     with interruption.graceful_shutdown(), opened(workspace) as engine:
-        for end in engine.run_maintenance():
-            is_good = is_good and end.is_successful
+        for task_result in engine.run_maintenance():
+            is_successful = is_successful and task_result.is_successful
             if as_json:
-                details: dict[str, Json] = {"each": [dict(each) for each in end.details]} if end.details else {}
-                print_json({"duty": end.task, "ok": end.is_successful, "did": end.message, **end.counts, **details})
-            print_message(f"{'✓' if end.is_successful else '✗'} {end.task}: {indent_lines(end.message)}")
-    return 0 if is_good else 1
+                details: dict[str, Json] = (
+                    {"each": [dict(task_details) for task_details in task_result.details]}
+                    if task_result.details
+                    else {}
+                )
+                print_json(
+                    {
+                        "duty": task_result.task,
+                        "ok": task_result.is_successful,
+                        "did": task_result.message,
+                        **task_result.counts,
+                        **details,
+                    }
+                )
+            print_message(
+                f"{'✓' if task_result.is_successful else '✗'} {task_result.task}: {indent_lines(task_result.message)}"
+            )
+    return 0 if is_successful else 1

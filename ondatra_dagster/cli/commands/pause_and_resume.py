@@ -14,11 +14,15 @@ from ondatra_dagster.sync.sync_definition import Sync
 @click.argument("sync")
 def pause(sync: str) -> int:
     """Send no rows of SYNC until it is resumed; a run that is sending stops after its batch."""
-    workspace, chosen = open_sync(sync)
-    pause_sync(chosen)
-    seen = workspace.try_read_queue(chosen.id)
-    what = f"and {seen.unknown_reason}" if seen.unknown_reason else f"with {_pending_units(seen, chosen)}"
-    print_message(f"{chosen.id} is paused, {what}; to go on: ondatra resume {chosen.id}")
+    workspace, chosen_sync = open_sync(sync)
+    pause_sync(chosen_sync)
+    queue_result = workspace.try_read_queue(chosen_sync.id)
+    pending_text = (
+        f"and {queue_result.unknown_reason}"
+        if queue_result.unknown_reason
+        else f"with {_pending_units(queue_result, chosen_sync)}"
+    )
+    print_message(f"{chosen_sync.id} is paused, {pending_text}; to go on: ondatra resume {chosen_sync.id}")
     return 0
 
 
@@ -26,13 +30,13 @@ def pause(sync: str) -> int:
 @click.argument("sync")
 def resume(sync: str) -> int:
     """Resume SYNC: its next run, or Dagster's sensor, sends the waiting rows."""
-    workspace, chosen = open_sync(sync)
-    if not resume_sync(chosen):
-        print_message(f"{chosen.id} isn't paused")
+    workspace, chosen_sync = open_sync(sync)
+    if not resume_sync(chosen_sync):
+        print_message(f"{chosen_sync.id} isn't paused")
         return 0
-    seen = workspace.try_read_queue(chosen.id)
-    what = seen.unknown_reason or _pending_units(seen, chosen)
-    print_message(f"{chosen.id} is no longer paused; {what}: ondatra run")
+    queue_result = workspace.try_read_queue(chosen_sync.id)
+    pending_text = queue_result.unknown_reason or _pending_units(queue_result, chosen_sync)
+    print_message(f"{chosen_sync.id} is no longer paused; {pending_text}: ondatra run")
     return 0
 
 

@@ -33,13 +33,13 @@ def command(table: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT00
 
 
 def _print_rows(rows: TableRows) -> None:
-    widest = MAX_VALUE_WIDTH if sys.stdout.isatty() else None
-    shown = [[_format_value(value, widest) for value in row] for row in rows.json_rows()]
-    print_table(rows.columns, shown)
-    if rows.row_count is None or len(shown) == rows.row_count:
-        print_message(f"({format_count(len(shown), 'row')})")
+    max_width = MAX_VALUE_WIDTH if sys.stdout.isatty() else None
+    shown_rows = [[_format_value(value, max_width) for value in row] for row in rows.json_rows()]
+    print_table(rows.columns, shown_rows)
+    if rows.row_count is None or len(shown_rows) == rows.row_count:
+        print_message(f"({format_count(len(shown_rows), 'row')})")
     else:
-        print_message(f"({len(shown)} of {format_count(rows.row_count, 'row')}; --limit shows more)")
+        print_message(f"({len(shown_rows)} of {format_count(rows.row_count, 'row')}; --limit shows more)")
 
 
 def _format_value(value: Json, widest: int | None) -> str:

@@ -48,18 +48,18 @@ RECORDS_SHRINKS = (
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a record on stdout.")
 def command(sync: str, download: Path | None, as_json: bool, **filters: Any) -> int:  # noqa: FBT001 - click's call
     """Show the records of SYNC, the newest first: rows that were sent or invalid, and rows still to be sent."""
-    workspace, chosen = open_sync(sync)
+    workspace, chosen_sync = open_sync(sync)
     search = _build_search(**filters)
     if download:
         _check_download_file(download)
-        _write_download(find_records(chosen, workspace.tracking, search), download, as_json=as_json)
+        _write_download(find_records(chosen_sync, workspace.tracking, search), download, as_json=as_json)
     elif as_json:
-        for line in format_json_lines(find_records(chosen, workspace.tracking, search)):
+        for line in format_json_lines(find_records(chosen_sync, workspace.tracking, search)):
             click.echo(line)
     else:
-        _print_records(chosen, workspace.tracking, search)
-    if search.includes_pending and (lost := workspace.try_read_queue(chosen.id).loss_message):
-        print_message(f"pending rows aren't among them: {lost}")
+        _print_records(chosen_sync, workspace.tracking, search)
+    if search.includes_pending and (loss_message := workspace.try_read_queue(chosen_sync.id).loss_message):
+        print_message(f"pending rows aren't among them: {loss_message}")
     return 0
 
 
@@ -76,35 +76,37 @@ def _build_search(*, run_id: str | None, status: str | None, prefix: str, limit:
 def _check_download_file(file: Path) -> None:
     """Raise UsageError for a file that can't be a download, before the search begins."""
     if file.suffix.lower() not in EXPORT_WRITERS:
-        *endings, last = EXPORT_WRITERS
-        raise click.UsageError(f"{file} doesn't say what to write; let its name end on {', '.join(endings)} or {last}")
+        *other_endings, last_ending = EXPORT_WRITERS
+        raise click.UsageError(
+            f"{file} doesn't say what to write; let its name end on {', '.join(other_endings)} or {last_ending}"
+        )
     if file.is_dir():
         raise click.UsageError(f"{file} is a folder; name a file in it")
 
 
 def _write_download(parts: Iterator[RecordChunk], file: Path, *, as_json: bool) -> None:
     try:
-        written = write_export(parts, file)
+        record_count = write_export(parts, file)
     except OSError as error:
         raise click.ClickException(f"{file} can't be written: {error.strerror or error}") from error
     if as_json:
-        print_json({"file": str(file), "records": written})
+        print_json({"file": str(file), "records": record_count})
     else:
-        print_message(f"{file} has {format_count(written, 'record')}")
+        print_message(f"{file} has {format_count(record_count, 'record')}")
 
 
 def _print_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> None:
-    most = MAX_RECORDS_SHOWN if search.limit is None else search.limit
-    search = dataclasses.replace(search, limit=most + 1)  # one more, to know whether there are more
-    found = list(iterate_records(find_records(sync, tracking, search)))
-    if not found:
+    max_records = MAX_RECORDS_SHOWN if search.limit is None else search.limit
+    search = dataclasses.replace(search, limit=max_records + 1)  # one more, to know whether there are more
+    records = list(iterate_records(find_records(sync, tracking, search)))
+    if not records:
         print_message(_no_records_message(sync, tracking, search))
         return
-    print_shrunk_table(RECORDS_HEAD, map(_table_row, found[:most]), RECORDS_SHRINKS)
-    if len(found) > most:
-        print_message(f"(the newest {most}; --limit shows more, --download FILE writes all)")
+    print_shrunk_table(RECORDS_HEAD, map(_table_row, records[:max_records]), RECORDS_SHRINKS)
+    if len(records) > max_records:
+        print_message(f"(the newest {max_records}; --limit shows more, --download FILE writes all)")
     else:
-        print_message(f"({format_count(len(found), 'record')})")
+        print_message(f"({format_count(len(records), 'record')})")
 
 
 def _no_records_message(sync: Sync, tracking: RecordStore, search: RecordQuery) -> str:
@@ -120,8 +122,8 @@ def _no_records_message(sync: Sync, tracking: RecordStore, search: RecordQuery) 
 
 
 def _table_row(record: ResultRecord) -> Sequence[str]:
-    tried = f"tried {format_count(record.attempts, 'time')}" if record.attempts else ""
-    reason = ": ".join(filter(None, (tried, explain_status(record.status, record.status_message))))
+    attempts_text = f"tried {format_count(record.attempts, 'time')}" if record.attempts else ""
+    reason = ": ".join(filter(None, (attempts_text, explain_status(record.status, record.status_message))))
     return (
         record.status,
         format_cell(record.identifier),

@@ -32,31 +32,33 @@ def command(
     as_json: bool,  # noqa: FBT001
 ) -> int:
     """Send the dead letters of SYNC again with the newest values, and its waiting rows at once."""
-    workspace, chosen = open_sync(sync)
-    died_since = since.astimezone(UTC) if since else None
+    workspace, chosen_sync = open_sync(sync)
+    since_utc = since.astimezone(UTC) if since else None
     if preview:
-        if not show_dead_letters(chosen, as_json=as_json, limit=limit, since=died_since):
-            told = "there are no such dead letters" if since else "there are no dead letters"
-            return report_no_dead_letters(workspace.try_read_queue(chosen.id), told=told)
+        if not show_dead_letters(chosen_sync, as_json=as_json, limit=limit, since=since_utc):
+            message = "there are no such dead letters" if since else "there are no dead letters"
+            return report_no_dead_letters(workspace.try_read_queue(chosen_sync.id), told=message)
         return 0
-    if lost := workspace.try_read_queue(chosen.id).loss_message:
-        print_message(f"nothing of {chosen.id} is sent again now; replay once more after the next run: {lost}")
+    if loss_message := workspace.try_read_queue(chosen_sync.id).loss_message:
+        print_message(
+            f"nothing of {chosen_sync.id} is sent again now; replay once more after the next run: {loss_message}"
+        )
     else:
-        print_message(_replay_rows(chosen, limit, died_since))
+        print_message(_replay_rows(chosen_sync, limit, since_utc))
     options = RunCommandOptions(as_json=as_json, trigger="ondatra replay")
-    return execute_plan(workspace, workspace.sync_plan(chosen), options)
+    return execute_plan(workspace, workspace.sync_plan(chosen_sync), options)
 
 
 def _replay_rows(sync: Sync, limit: int | None, since: datetime | None) -> str:
     """Release dead letters and waiting rows to be sent now; return a sentence with their counts."""
-    letters = waiting = pending = 0
+    dead_letter_count = waiting_count = pending_count = 0
     if sync.queue_file.exists():
         with sync.open_queue() as queue:
             refuse_other_format(queue, sync)
             now = time.time()
-            pending = read_status(queue.store, now=now).pending_units
-            letters = replay_dead_letters(queue, now=now, limit=limit, since=since)
-            waiting = retry_waiting_now(queue)
-    rows = f"{format_count(letters, 'dead letter')} and {format_count(waiting, 'waiting key')}"
-    beside = f", next to {format_count(pending, 'pending key')}" if pending else ""
-    return f"{rows} of {sync.id} are retried{beside}"
+            pending_count = read_status(queue.store, now=now).pending_units
+            dead_letter_count = replay_dead_letters(queue, now=now, limit=limit, since=since)
+            waiting_count = retry_waiting_now(queue)
+    rows_text = f"{format_count(dead_letter_count, 'dead letter')} and {format_count(waiting_count, 'waiting key')}"
+    pending_note = f", next to {format_count(pending_count, 'pending key')}" if pending_count else ""
+    return f"{rows_text} of {sync.id} are retried{pending_note}"

@@ -32,17 +32,19 @@ def resync(
     """Send every row of SYNC again, as an update where the API has acknowledged it."""
     if assume_delivered and deletes:
         raise click.UsageError("--assume-delivered sends nothing, so it can't go with --deletes")
-    workspace, chosen = open_sync(sync)
-    way = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
+    workspace, chosen_sync = open_sync(sync)
+    resync_options = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
     opened = opened or open_run_service
     with interruption.graceful_shutdown(), opened(workspace) as engine:
-        keys = resync_queue(chosen, build_ports(workspace, chosen, engine.tables.feed(chosen)), way)
-    if way.assumes_delivered:
-        print_message(f"{chosen.id} takes its table as delivered; only what changes from now on is sent")
+        keys = resync_queue(
+            chosen_sync, build_ports(workspace, chosen_sync, engine.tables.feed(chosen_sync)), resync_options
+        )
+    if resync_options.assumes_delivered:
+        print_message(f"{chosen_sync.id} takes its table as delivered; only what changes from now on is sent")
         return 0
-    print_message(f"{format_count(keys, 'key')} of {chosen.id} go out again")
+    print_message(f"{format_count(keys, 'key')} of {chosen_sync.id} go out again")
     options = RunCommandOptions(as_json=as_json, trigger="ondatra resync")
-    return execute_plan(workspace, workspace.sync_plan(chosen), options, opened=opened)
+    return execute_plan(workspace, workspace.sync_plan(chosen_sync), options, opened=opened)
 
 
 @click.command("forget")
@@ -50,16 +52,16 @@ def resync(
 @click.option("--yes", is_flag=True, help="Really: what waits and the dead letters are lost.")
 def forget(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Delete SYNC's queue and queue snapshots, so that its next run asks for a resync; its records are kept."""
-    workspace, chosen = open_sync(sync)
-    queue = workspace.queue(chosen.id)
-    keys, letters = (queue.depth, queue.dead_units) if queue else (0, 0)
-    seen = workspace.try_read_queue(chosen.id)
-    if seen.loss_message and not seen.is_forgotten:
-        lost = "what its lost queue would be rebuilt from"
+    workspace, chosen_sync = open_sync(sync)
+    queue = workspace.queue(chosen_sync.id)
+    pending_count, dead_letter_count = (queue.depth, queue.dead_units) if queue else (0, 0)
+    queue_result = workspace.try_read_queue(chosen_sync.id)
+    if queue_result.loss_message and not queue_result.is_forgotten:
+        lost_text = "what its lost queue would be rebuilt from"
     else:
-        lost = f"{format_count(keys, 'pending key')} and {format_count(letters, 'dead letter')}"
+        lost_text = f"{format_count(pending_count, 'pending key')} and {format_count(dead_letter_count, 'dead letter')}"
     if not yes:
-        raise click.UsageError(f"{chosen.id} would lose {lost}; if that is what you want, add --yes")
-    forget_sync(chosen, workspace.tracking)
-    print_message(f"{chosen.id} has forgotten {lost}; its next run asks for: ondatra resync {chosen.id}")
+        raise click.UsageError(f"{chosen_sync.id} would lose {lost_text}; if that is what you want, add --yes")
+    forget_sync(chosen_sync, workspace.tracking)
+    print_message(f"{chosen_sync.id} has forgotten {lost_text}; its next run asks for: ondatra resync {chosen_sync.id}")
     return 0

@@ -74,13 +74,13 @@ def command(opened: OpenRunService | None, /, selection: tuple[str, ...], **give
     workspace = open_workspace()
     for warning in workspace.warnings:
         print_message(f"warning: {warning}")
-    chosen = select_models(workspace.project, selection) if selection else None
+    chosen_models = select_models(workspace.project, selection) if selection else None
     options = dataclasses.replace(options, allow_deletes=[workspace.sync(name).id for name in options.allow_deletes])
-    plan = plan_run(workspace, chosen, is_full=options.is_full, is_dry=options.is_dry)
+    plan = plan_run(workspace, chosen_models, is_full=options.is_full, is_dry=options.is_dry)
     workspace.check_columns({step.model.id for step in plan.models if step.will_run})
     for sync_id in options.allow_deletes:
-        if why := _useless_reason(workspace, plan, sync_id):
-            print_message(f"--allow-deletes {sync_id} allows nothing: {why}")
+        if useless_reason := _useless_reason(workspace, plan, sync_id):
+            print_message(f"--allow-deletes {sync_id} allows nothing: {useless_reason}")
     return execute_plan(workspace, plan, options, opened=opened or open_run_service)
 
 
@@ -90,8 +90,8 @@ def plan_run(
     """Return the plan of a run. A dry run plans on copies, because SQLite creates files where it reads."""
     if not is_dry:
         return workspace.plan(chosen, is_full=is_full)
-    with open_dry_workspace(workspace) as rehearsed:
-        return rehearsed.plan(chosen, is_full=is_full)
+    with open_dry_workspace(workspace) as dry_workspace:
+        return dry_workspace.plan(chosen, is_full=is_full)
 
 
 def execute_plan(
@@ -143,8 +143,8 @@ def _useless_reason(workspace: Workspace, plan: Plan, sync_id: str) -> str | Non
         return "it isn't selected"
     if workspace.settings.sinks == "off":
         return "sinks are off"
-    held = find_hold_reason(workspace.syncs[sync_id], workspace.settings)
-    return f"{held}; give the flag again after that" if held else None
+    hold_reason = find_hold_reason(workspace.syncs[sync_id], workspace.settings)
+    return f"{hold_reason}; give the flag again after that" if hold_reason else None
 
 
 def _report_idle(workspace: Workspace, plan: Plan, options: RunCommandOptions) -> None:
@@ -155,10 +155,15 @@ def _report_idle(workspace: Workspace, plan: Plan, options: RunCommandOptions) -
     for step in plan.syncs if not options.is_dry else ():
         queue = workspace.try_read_queue(step.sync_id).status
         noun = unit_noun(workspace.syncs[step.sync_id])
-        if held := find_hold_reason(workspace.syncs[step.sync_id], workspace.settings):
-            print_message(f"{step.sync_id}: {held}: {format_count(queue.depth if queue else 0, noun)} pending")
+        if hold_reason := find_hold_reason(workspace.syncs[step.sync_id], workspace.settings):
+            print_message(f"{step.sync_id}: {hold_reason}: {format_count(queue.depth if queue else 0, noun)} pending")
         elif queue and queue.next_due_at:
-            due_in = format_duration(max(queue.next_due_at - time.time(), 0))
-            told = {"to be tried again": queue.waiting_units, "in open jobs to be asked about": queue.units_in_jobs}
-            parts = [f"{format_count(units, noun)} {what}" for what, units in told.items() if units]
-            print_message(f"{step.sync_id}: {' and '.join(parts)} in {due_in}")
+            wait_text = format_duration(max(queue.next_due_at - time.time(), 0))
+            units_by_state = {
+                "to be tried again": queue.waiting_units,
+                "in open jobs to be asked about": queue.units_in_jobs,
+            }
+            phrases = [
+                f"{format_count(units, noun)} {state_text}" for state_text, units in units_by_state.items() if units
+            ]
+            print_message(f"{step.sync_id}: {' and '.join(phrases)} in {wait_text}")

@@ -62,22 +62,24 @@ def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click cal
             print_json(line)
         return code
     _print_status(workspace, lines)
-    for name, waiting in workspace.events_without_model().items():
-        print_message(f"{format_count(waiting, 'event')} wait for {name}, which is no model any more; bring it back")
+    for name, event_count in workspace.events_without_model().items():
+        print_message(
+            f"{format_count(event_count, 'event')} wait for {name}, which is no model any more; bring it back"
+        )
     return code
 
 
 def _status_lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
     """Yield a line for each model, then one for each sync."""
-    plan, alerting = workspace.plan(), AlertService(workspace).read_active_alerts()
-    unchanged, newest = workspace.unchanged_run_cache.read_runs(), workspace.history.read_newest_runs()
+    plan, active_alerts = workspace.plan(), AlertService(workspace).read_active_alerts()
+    unchanged_runs, newest_runs = workspace.unchanged_run_cache.read_runs(), workspace.history.read_newest_runs()
     for model in plan.models:
-        seen = unchanged.get(model.model.id)
-        line = _model_line(workspace, model, seen.at if seen else None)
-        yield {**line, "alerts": _active_rules(alerting, "model", model.model.name)}
+        unchanged_run = unchanged_runs.get(model.model.id)
+        line = _model_line(workspace, model, unchanged_run.at if unchanged_run else None)
+        yield {**line, "alerts": _active_rules(active_alerts, "model", model.model.name)}
     for sync in plan.syncs:
-        line = _sync_line(workspace, sync, newest.get(sync.sync_id))
-        yield {**line, "alerts": _active_rules(alerting, "sync", sync.sync_id)}
+        line = _sync_line(workspace, sync, newest_runs.get(sync.sync_id))
+        yield {**line, "alerts": _active_rules(active_alerts, "sync", sync.sync_id)}
 
 
 def _print_status(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
@@ -90,9 +92,11 @@ def _print_status(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
     totals = read_disk_totals(workspace)
     if totals:
         click.echo("\non disk: " + ", ".join(f"{name} {format_size(size)}" for name, size in totals.items()))
-    for each in AlertService(workspace).read_active_alerts():
-        since = format_local_time(datetime.fromisoformat(each.since))
-        click.echo(f"alerting since {since}: {each.subject}: {indent_lines(replace_control_characters(each.sentence))}")
+    for alert in AlertService(workspace).read_active_alerts():
+        since = format_local_time(datetime.fromisoformat(alert.since))
+        click.echo(
+            f"alerting since {since}: {alert.subject}: {indent_lines(replace_control_characters(alert.sentence))}"
+        )
 
 
 def _print_lines(lines: Iterable[Mapping[str, Json]], columns: Mapping[str, str]) -> None:
@@ -101,16 +105,16 @@ def _print_lines(lines: Iterable[Mapping[str, Json]], columns: Mapping[str, str]
 
 def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:
     table = step.table
-    ran = [table.changed_at] if table and table.changed_at else []
+    run_times = [table.changed_at] if table and table.changed_at else []
     if table and seen_at:
-        ran.append(datetime.fromtimestamp(seen_at, UTC))
+        run_times.append(datetime.fromtimestamp(seen_at, UTC))
     return {
         **_event_fields(workspace, step.model),
         "model": step.model.name,
         "kind": step.model.kind.name,
         "version": table.version if table else None,
         "rows": table.commit_metadata.rows if table and table.commit_metadata else None,
-        "last_run_at": format_local_time(max(ran)) if ran else None,
+        "last_run_at": format_local_time(max(run_times)) if run_times else None,
         "disk_bytes": disk_usage(table_path(workspace.settings, step.model.id)),
         "will_run": step.will_run,
         "plan": step.reason,
@@ -121,37 +125,37 @@ def _event_fields(workspace: Workspace, model: Model) -> dict[str, Json]:
     """Return the fields about waiting events, for a model of kind events; nothing for other kinds."""
     if model.kind.has_query:
         return {}
-    waiting = workspace.events_waiting(model.id)
-    age = max(round(workspace.clock() - waiting.oldest_at), 0) if waiting.oldest_at else None
-    return {"events_waiting": waiting.events, "oldest_event_seconds": age}
+    waiting_events = workspace.events_waiting(model.id)
+    age = max(round(workspace.clock() - waiting_events.oldest_at), 0) if waiting_events.oldest_at else None
+    return {"events_waiting": waiting_events.events, "oldest_event_seconds": age}
 
 
 def _sync_line(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[str, Json]:
-    seen, now = workspace.try_read_queue(step.sync_id), workspace.clock()
-    queue = None if seen.loss_message else seen.status
-    sync, nothing = workspace.syncs[step.sync_id], None if seen.unknown_reason else 0
+    queue_result, now = workspace.try_read_queue(step.sync_id), workspace.clock()
+    queue = None if queue_result.loss_message else queue_result.status
+    sync, default_count = workspace.syncs[step.sync_id], None if queue_result.unknown_reason else 0
     return {
         "sync": step.sync_id,
         "model": step.model.name,
-        "waiting": queue.depth if queue else nothing,
+        "waiting": queue.depth if queue else default_count,
         "oldest_seconds": round(now - queue.oldest_since) if queue and queue.oldest_since else None,
         "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
-        "open_jobs": queue.open_jobs if queue else nothing,
-        "dead": queue.dead_units if queue else nothing,
+        "open_jobs": queue.open_jobs if queue else default_count,
+        "dead": queue.dead_units if queue else default_count,
         "paused": sync.pause_file.exists(),
         "held": find_hold_reason(sync, workspace.settings),
         "last_run": last.run_id if last else None,
         "last_run_at": format_local_time(last.started_at) if last else None,
         "result": last.result.value if last else None,
         "will_run": step.will_run,
-        "plan": seen.unknown_reason or step.reason,
-        "lost": seen.loss_message is not None,
-        "error": seen.read_error,
+        "plan": queue_result.unknown_reason or step.reason,
+        "lost": queue_result.loss_message is not None,
+        "error": queue_result.read_error,
     }
 
 
 def _active_rules(alerting: Iterable[ActiveAlert], subject_type: str, name: str) -> list[Json]:
-    return [each.rule for each in alerting if (each.type, each.subject) == (subject_type, name)]
+    return [alert.rule for alert in alerting if (alert.type, alert.subject) == (subject_type, name)]
 
 
 def _format_column(line: Mapping[str, Json], name: str) -> object:

@@ -21,17 +21,17 @@ from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 def command(port: int | None) -> int:
     """Show syncs, their runs and records as pages in the browser, until Ctrl-C. This changes nothing."""
     project = ProjectCache(find_root())
-    wanted = project.load_current_project()[0].settings.ui_port if port is None else port
+    requested_port = project.load_current_project()[0].settings.ui_port if port is None else port
     try:
-        listener = open_listener(wanted)
+        listener = open_listener(requested_port)
     except OSError as error:
-        raise click.ClickException(_port_error_message(error, wanted)) from error
+        raise click.ClickException(_port_error_message(error, requested_port)) from error
     server = PageServer(project, listener)
-    ended = threading.Event()
-    with interruption.graceful_shutdown(), interruption.on_interruption(ended.set):
+    end_event = threading.Event()
+    with interruption.graceful_shutdown(), interruption.on_interruption(end_event.set):
         server.start()
         print_message(f"the records page is {server.url} ; Ctrl-C ends it")
-        ended.wait()
+        end_event.wait()
         server.stop()
     interruption.clear_signal()  # a signal is the normal end of this command
     return 0

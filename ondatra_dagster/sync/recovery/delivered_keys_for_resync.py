@@ -60,8 +60,8 @@ class DeliveredKeys:
         """Return whether the API has the key, or a row of it, after the newest acknowledged change."""
         if each.key in self._newest_by_key or not self._newest_by_rowid:
             return self.is_key_delivered(each.key)
-        marks = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
-        return any(mark.is_present for mark in marks if mark)
+        changes = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
+        return any(change.is_present for change in changes if change)
 
     def is_key_delivered(self, key: str) -> bool:
         """Return whether the API has the key after its newest acknowledged change."""
@@ -70,11 +70,11 @@ class DeliveredKeys:
     def read_delivered_records(self) -> Iterator[DeliveredRecord]:
         """Yield the records, with their payloads, of what the API has."""
         for end in self._read_succeeded_records(with_payload=True):
-            mark = _build_change(end)
-            newest = (
+            change = _build_change(end)
+            newest_change = (
                 self._find_by_rowid(end) if self._has_other_key(end) else self._newest_by_key[self._derive_key(end)]
             )
-            if mark.is_present and newest == mark:
+            if change.is_present and newest_change == change:
                 yield end
 
     def build_deletes(self, queue: Queue, source: SourceState) -> FeedSegment:
@@ -83,20 +83,20 @@ class DeliveredKeys:
         keys = {key for key in self._newest_by_key if self.is_key_delivered(key)}
         keys -= set(_find_known_keys(queue, keys))
         changes: dict[str, list[RowChange]] = collections.defaultdict(list)
-        for end in self._read_succeeded_records(with_payload=True) if keys else ():
-            key = self._derive_key(end)
-            if key in keys and _build_change(end) == self._newest_by_key[key]:
-                changes[key].append(self._build_delete(key, end, layout, source.version))
-        together = [change for of_key in changes.values() for change in of_key]
-        return FeedSegment(-1, source.version, [FeedPage(layout, together)])
+        for record in self._read_succeeded_records(with_payload=True) if keys else ():
+            key = self._derive_key(record)
+            if key in keys and _build_change(record) == self._newest_by_key[key]:
+                changes[key].append(self._build_delete(key, record, layout, source.version))
+        all_changes = [change for key_changes in changes.values() for change in key_changes]
+        return FeedSegment(-1, source.version, [FeedPage(layout, all_changes)])
 
     def _read_succeeded_records(self, *, with_payload: bool = False) -> Iterator[DeliveredRecord]:
-        delivered = self._record_store.read_delivered_since(
+        delivered_records = self._record_store.read_delivered_since(
             self._sync.id, self._after_run_id, upto=self._upto_run_id, with_payload=with_payload
         )
-        for end in delivered:
-            if end.status == RecordStatus.SUCCEEDED:
-                yield end
+        for record in delivered_records:
+            if record.status == RecordStatus.SUCCEEDED:
+                yield record
 
     def _has_other_key(self, end: DeliveredRecord) -> bool:
         """Return whether the record's identifier belongs to a key that the model had before."""
@@ -114,8 +114,8 @@ class DeliveredKeys:
     def _build_delete(self, key: str, end: DeliveredRecord, layout: Layout, version: int) -> RowChange:
         row = orjson.loads(end.payload)
         payload = orjson.dumps([row.get(name) for name in layout.names]).decode()
-        belongs_to = end.identifier if self._sync.unit_shape is UnitKind.VERSION else ""
-        return RowChange(key, end.rowid or 0, ChangeType.DELETE, version, payload, belongs_to)
+        group_key = end.identifier if self._sync.unit_shape is UnitKind.VERSION else ""
+        return RowChange(key, end.rowid or 0, ChangeType.DELETE, version, payload, group_key)
 
 
 def _build_change(end: DeliveredRecord) -> DeliveredChange:
@@ -135,12 +135,14 @@ def store_delivered_keys(sync: Sync, tracking: RecordStore, *, through: str) -> 
     kind, snapshot = sync.model.kind, tracking.read_newest_snapshot(sync.id)
     if snapshot is None or kind.is_insert_only or kind.replaces_rows or sync.unit_shape is UnitKind.MIRROR:
         return
-    named_since = snapshot.queue_metadata.get(KEY_NAMES_SINCE, "")
-    sent = DeliveredKeys(sync, tracking, snapshot.table_id, upto=through, named_since=named_since)
-    tracking.write_delivered(sync.id, sent.read_delivered_records(), through=through)
+    last_run_with_other_keys = snapshot.queue_metadata.get(KEY_NAMES_SINCE, "")
+    delivered_keys = DeliveredKeys(
+        sync, tracking, snapshot.table_id, upto=through, named_since=last_run_with_other_keys
+    )
+    tracking.write_delivered(sync.id, delivered_keys.read_delivered_records(), through=through)
 
 
 def _find_known_keys(queue: Queue, keys: set[str]) -> Iterator[str]:
-    wanted = sorted(keys)
-    for start in range(0, len(wanted), CHUNK_KEYS):
-        yield from keys_with_units(queue, wanted[start : start + CHUNK_KEYS])
+    sorted_keys = sorted(keys)
+    for start in range(0, len(sorted_keys), CHUNK_KEYS):
+        yield from keys_with_units(queue, sorted_keys[start : start + CHUNK_KEYS])

@@ -49,14 +49,14 @@ def recover_queue(
 
     With `is_new_state` a sync without a snapshot begins as in its first run, whatever was delivered before.
     """
-    snapshot, newest = ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports)
-    has_begun = queue.read_meta("table_id") is not None and not is_restoring(queue)
-    is_lost = not has_begun or _is_stale(queue, sync, ports, snapshot, newest)
-    left = snapshot if is_lost and snapshot and _may_have_sent(snapshot, newest) else None
-    if left:
-        refuse_snapshot_of_other_format(left, sync, source)
-        ports.notify(describe_restore(queue, sync, ports, left))
-        restore_snapshot(queue, left, now=ports.clock(), recorded_upto=newest)
+    snapshot, newest_run_id = ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports)
+    has_queue = queue.read_meta("table_id") is not None and not is_restoring(queue)
+    is_lost = not has_queue or _is_stale(queue, sync, ports, snapshot, newest_run_id)
+    usable_snapshot = snapshot if is_lost and snapshot and _may_have_sent(snapshot, newest_run_id) else None
+    if usable_snapshot:
+        refuse_snapshot_of_other_format(usable_snapshot, sync, source)
+        ports.notify(describe_restore(queue, sync, ports, usable_snapshot))
+        restore_snapshot(queue, usable_snapshot, now=ports.clock(), recorded_upto=newest_run_id)
         renew_pending_finalize(queue, journal=sync.journal_file)
     elif is_lost or _is_empty_for_another_destination(queue, sync, source):
         if snapshot is None and not is_new_state:
@@ -65,7 +65,9 @@ def recover_queue(
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
     update_unit_format(queue, sync, ports, source)
-    return _recover_from_records(queue, sync, ports, source, left) if left else RecordedOutcomes(())
+    return (
+        _recover_from_records(queue, sync, ports, source, usable_snapshot) if usable_snapshot else RecordedOutcomes(())
+    )
 
 
 def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
@@ -75,8 +77,11 @@ def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
 
 def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceState) -> bool:
     """Return whether the queue was begun for another table or another API, and nothing was enqueued since."""
-    begun_for = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
-    return queue.watermark == NOTHING_ENQUEUED and begun_for != (source.table_id, sync.push_config.base_url or "")
+    stored_destination = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
+    return queue.watermark == NOTHING_ENQUEUED and stored_destination != (
+        source.table_id,
+        sync.push_config.base_url or "",
+    )
 
 
 def is_queue_stale(queue: Queue, sync: Sync, ports: Ports) -> bool:
@@ -87,9 +92,9 @@ def is_queue_stale(queue: Queue, sync: Sync, ports: Ports) -> bool:
 def _is_stale(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot | None, newest: str) -> bool:
     if snapshot is None:
         return False
-    known = queue.read_meta("last_run") or RUN_ID_BEFORE_ALL_RUNS
-    known_beside, left_beside = count_snapshots_without_run(queue, snapshot)
-    if known < max(snapshot.run_id, newest) or known_beside < left_beside:
+    last_run_id = queue.read_meta("last_run") or RUN_ID_BEFORE_ALL_RUNS
+    queue_count, store_count = count_snapshots_without_run(queue, snapshot)
+    if last_run_id < max(snapshot.run_id, newest) or queue_count < store_count:
         return True
     return any(_has_unknown_records(queue, sync, ports, snapshot, run_id) for run_id in open_runs(queue))
 
@@ -98,10 +103,10 @@ def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: Queue
     """Return whether a run that is open in this queue has left anything that the queue doesn't know."""
     if snapshot.run_id == run_id and queue.read_meta(SNAPSHOT_RUN) != run_id:
         return True
-    begun = count_started_files(queue, run_id)
-    there = ports.record_store.list_record_files(sync.id, run_id)
-    unknown = [file for file in there if file[1] >= begun.get(file[0], 0)]
-    return ports.record_store.count_records(sync.id, run_id, unknown) > 0  # a run's end leaves an empty file
+    started_files = count_started_files(queue, run_id)
+    stored_files = ports.record_store.list_record_files(sync.id, run_id)
+    unknown_files = [file for file in stored_files if file[1] >= started_files.get(file[0], 0)]
+    return ports.record_store.count_records(sync.id, run_id, unknown_files) > 0  # a run's end leaves an empty file
 
 
 def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot | None) -> None:
@@ -113,35 +118,41 @@ def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, sn
         queue.write_meta("base_url", sync.push_config.base_url or "")
         write_unit_format(queue, sync.unit_format.with_key_types(source.columns), named_since="")
         # in the transaction: a queue that was begun has a snapshot, so it can be lost at any time
-        before = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
-        ports.record_store.write_snapshot(before)
+        first_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
+        ports.record_store.write_snapshot(first_snapshot)
 
 
 def _recover_from_records(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot
 ) -> RecordedOutcomes:
     """Return what the records of later runs say about the snapshot's units, and apply it to the queue."""
-    named_since = (queue.read_meta(KEY_NAMES_SINCE) or "") if sync.delivers_by_key else ""
-    ends = list(ports.record_store.read_delivered_since(sync.id, snapshot.run_id))
+    last_run_with_other_keys = (queue.read_meta(KEY_NAMES_SINCE) or "") if sync.delivers_by_key else ""
+    delivered_records = list(ports.record_store.read_delivered_since(sync.id, snapshot.run_id))
     runs = [run for run in ports.record_store.list_runs(sync.id) if run > snapshot.run_id]
-    told = [_build_key_end(sync, end) for end in ends if end.table_id == snapshot.table_id and end.run_id > named_since]
-    cut_off_at = {run: version for run in runs if (version := _read_version_to(sync, ports, run)) is not None}
-    _refuse_older_table(sync, source, max([*cut_off_at.values(), *(end.version for end in told)], default=-1))
-    if ends and "finalize" in sync.push_config.functions:
-        _owe_finalize_call(queue, [_build_key_end(sync, end) for end in ends])
+    key_outcomes = [
+        _build_key_end(sync, record)
+        for record in delivered_records
+        if record.table_id == snapshot.table_id and record.run_id > last_run_with_other_keys
+    ]
+    version_by_run = {run: version for run in runs if (version := _read_version_to(sync, ports, run)) is not None}
+    _refuse_older_table(
+        sync, source, max([*version_by_run.values(), *(record.version for record in key_outcomes)], default=-1)
+    )
+    if delivered_records and "finalize" in sync.push_config.functions:
+        _owe_finalize_call(queue, [_build_key_end(sync, record) for record in delivered_records])
     if sync.unit_shape is UnitKind.MIRROR:
-        write_content_sizes(queue, recorded_content_sizes(told, read_content_sizes(queue.store)).items())
-    recovered = RecordedOutcomes(
-        told,
+        write_content_sizes(queue, recorded_content_sizes(key_outcomes, read_content_sizes(queue.store)).items())
+    recorded_outcomes = RecordedOutcomes(
+        key_outcomes,
         replaces_rows=queue.replaces_rows,
-        cut_off_at=cut_off_at,
+        cut_off_at=version_by_run,
         frozen={unit.key for unit in snapshot.units if unit.state == "claimed"},
     )
-    recovered.delete_delivered_units(queue)
+    recorded_outcomes.delete_delivered_units(queue)
     if runs:
         note_runs_with_invalid_records(queue, since=snapshot.run_id, upto=runs[-1])
         mark_all_maybe_sent(queue)  # the newest of these runs crashed: what it sent last isn't recorded
-    return recovered
+    return recorded_outcomes
 
 
 def _build_key_end(sync: Sync, end: DeliveredRecord) -> KeyOutcome:
@@ -152,8 +163,8 @@ def _build_key_end(sync: Sync, end: DeliveredRecord) -> KeyOutcome:
 def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
     """Return the table version up to which a run delivers, from its metadata; None if it is unknown."""
     versions = (ports.record_store.read_metadata(sync.id, run_id) or {}).get("versions")
-    upto = versions.get("to") if isinstance(versions, dict) else None
-    return upto if isinstance(upto, int) else None
+    last_version = versions.get("to") if isinstance(versions, dict) else None
+    return last_version if isinstance(last_version, int) else None
 
 
 def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
@@ -162,11 +173,11 @@ def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
     for number, end in enumerate(ends):
         if end.change_type == ChangeType.UPDATE_PREIMAGE:
             continue
-        unit = end.send_id if queue.unit_kind is UnitKind.GROUP else number
-        is_delivered[unit] = is_delivered.get(unit, True) and end.status == STATUS_SUCCEEDED
-    succeeded = sum(is_delivered.values())
+        unit_id = end.send_id if queue.unit_kind is UnitKind.GROUP else number
+        is_delivered[unit_id] = is_delivered.get(unit_id, True) and end.status == STATUS_SUCCEEDED
+    succeeded_count = sum(is_delivered.values())
     with queue.store.write_transaction():
-        add_finalize_counts(queue, succeeded=succeeded, failed=len(is_delivered) - succeeded)
+        add_finalize_counts(queue, succeeded=succeeded_count, failed=len(is_delivered) - succeeded_count)
 
 
 def derive_unit_key(sync: Sync, end: DeliveredRecord) -> str:
@@ -212,46 +223,46 @@ def _refuse_older_table(sync: Sync, source: SourceState, sent_upto: int) -> None
 
 
 def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
-    known, now = queue.read_meta("base_url") or "", sync.push_config.base_url or ""
-    if known != now:
+    queue_url, sync_url = queue.read_meta("base_url") or "", sync.push_config.base_url or ""
+    if queue_url != sync_url:
         raise ResyncNeededError(
-            f"{sync.push_config.file} now sends to {now or 'no base_url'}, but what {sync.id} knows is what"
-            f" {known or 'no base_url'} holds; put base_url back, or run `ondatra resync {sync.id}`"
+            f"{sync.push_config.file} now sends to {sync_url or 'no base_url'}, but what {sync.id} knows is what"
+            f" {queue_url or 'no base_url'} holds; put base_url back, or run `ondatra resync {sync.id}`"
         )
 
 
 def read_base_url(queue: Queue, sync: Sync, ports: Ports) -> str:
     """Return the base_url of the API that the queue or the snapshot is about; the sync's own without both."""
-    known = queue.read_meta("base_url")
-    snapshot = ports.record_store.read_newest_snapshot(sync.id) if known is None else None
-    return snapshot.base_url if snapshot else (sync.push_config.base_url or "") if known is None else known
+    base_url = queue.read_meta("base_url")
+    snapshot = ports.record_store.read_newest_snapshot(sync.id) if base_url is None else None
+    return snapshot.base_url if snapshot else (sync.push_config.base_url or "") if base_url is None else base_url
 
 
 def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Write the queue's snapshot in place of the last run's: so decisions outlive the queue file."""
     snapshot = ports.record_store.read_newest_snapshot(sync.id)
-    known = snapshot.run_id if snapshot else RUN_ID_BEFORE_ALL_RUNS
+    snapshot_run_id = snapshot.run_id if snapshot else RUN_ID_BEFORE_ALL_RUNS
     # the records of all runs until now add nothing to this snapshot
-    newest = max(known, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
-    queue.write_meta("last_run", newest)
+    newest_run_id = max(snapshot_run_id, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
+    queue.write_meta("last_run", newest_run_id)
     # an older copy of the queue knows the same runs, and must count as stale all the same
     queue.write_meta(SNAPSHOTS_WITHOUT_RUN, 1 + (max(count_snapshots_without_run(queue, snapshot)) if snapshot else 0))
-    left = make_snapshot(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
-    ports.record_store.write_snapshot(left)
+    new_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=newest_run_id, written_at=ports.now())
+    ports.record_store.write_snapshot(new_snapshot)
 
 
 def describe_restore(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot) -> str:
     """Return a message that says from where a sync continues whose queue is missing or stale."""
-    own, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    left = f"it goes on from what was left in the tracking store at {at} UTC"
+    own_state, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    continue_text = f"it goes on from what was left in the tracking store at {at} UTC"
     is_missing = queue.read_meta("table_id") is None
-    if snapshot.state_id == own.id:
-        what = "is missing" if is_missing else "is older than the last run: it was put back"
-        return f"{sync.id}: the queue {what}; {left}"
-    if snapshot.state_id == own.copy_of:
-        what = f"this state folder (id {own.id}) is a copy of the one with the id {own.copy_of}"
+    if snapshot.state_id == own_state.id:
+        cause_text = "is missing" if is_missing else "is older than the last run: it was put back"
+        return f"{sync.id}: the queue {cause_text}; {continue_text}"
+    if snapshot.state_id == own_state.copy_of:
+        cause_text = f"this state folder (id {own_state.id}) is a copy of the one with the id {own_state.copy_of}"
     elif is_missing:
-        what = f"this state folder (id {own.id}) is new to this sync"
+        cause_text = f"this state folder (id {own_state.id}) is new to this sync"
     else:
-        what = "another state folder has delivered this sync since the last run from here"
-    return f"{sync.id}: {what}; {left} by the state folder with the id {snapshot.state_id or 'unknown'}"
+        cause_text = "another state folder has delivered this sync since the last run from here"
+    return f"{sync.id}: {cause_text}; {continue_text} by the state folder with the id {snapshot.state_id or 'unknown'}"

@@ -74,14 +74,14 @@ def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
         source = ports.read_source() or source  # again: others may have used the queue until it was locked
-        others = StateFolderConflictCheck(sync, ports)
-        others.check_before_run()
-        others.begin_run(f"resync-{uuid.uuid4().hex[:12]}")
+        conflict_check = StateFolderConflictCheck(sync, ports)
+        conflict_check.check_before_run()
+        conflict_check.begin_run(f"resync-{uuid.uuid4().hex[:12]}")
         if is_queue_stale(queue, sync, ports):
             clear_queue(queue)
         keys = _Resync(sync, ports, queue, source).execute(way)
         write_queue_snapshot(queue, sync, ports)
-        others.end_run()
+        conflict_check.end_run()
         return keys
 
 
@@ -105,7 +105,7 @@ class _Resync:
         )
 
     def execute(self, way: ResyncOptions) -> int:
-        recovered = None if way.assumes_delivered else self._try_recovery()
+        recorded_outcomes = None if way.assumes_delivered else self._try_recovery()
         # the API also has what crashed runs had settled
         close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assumes_delivered:
@@ -113,7 +113,9 @@ class _Resync:
             return 0
         # before any row is in the queue again: an API would answer the old idempotency keys from its store
         self._queue.write_meta(KEY_GENERATION, uuid.uuid4().hex)
-        keys = self._enqueue_by_queue(recovered) if recovered is not None else self._enqueue_by_records()
+        keys = (
+            self._enqueue_by_queue(recorded_outcomes) if recorded_outcomes is not None else self._enqueue_by_records()
+        )
         self._queue.write_meta(RESYNC_REQUEST, 1)
         return keys + (self._enqueue_deletes() if way.deletes_missing_rows else 0)
 
@@ -134,9 +136,9 @@ class _Resync:
         with self._queue.store.write_transaction():
             self._restore_from_snapshot()
             self._drop_old_destination()
-            sent = self._read_delivered_keys()
+            delivered_keys = self._read_delivered_keys()
             self._clear_queue()
-        is_held = None if self._only_adds else sent.is_delivered
+        is_held = None if self._only_adds else delivered_keys.is_delivered
         keys = enqueue_segment(self._queue, self._read_table(), now=self._now, is_held=is_held)
         self._restart_queue()
         return keys
@@ -152,8 +154,8 @@ class _Resync:
     def _enqueue_deletes(self) -> int:
         if self._sync.unit_shape is UnitKind.MIRROR:
             return 0  # a whole content replaces the one before, so rows that it lacks need no delete
-        gone = self._read_delivered_keys().build_deletes(self._queue, self._source)
-        return enqueue_deletes(self._queue, gone, now=self._now)
+        deletes = self._read_delivered_keys().build_deletes(self._queue, self._source)
+        return enqueue_deletes(self._queue, deletes, now=self._now)
 
     def _read_delivered_keys(self) -> DeliveredKeys:
         since = self._queue.read_meta("known_since")
@@ -171,7 +173,9 @@ class _Resync:
             return {}
         pages = self._read_table().pages
         changes = (change for page in pages for change in page.changes)
-        return collections.Counter(each.key for each in changes if each.change_type is ChangeType.INSERT)
+        return collections.Counter(
+            row_change.key for row_change in changes if row_change.change_type is ChangeType.INSERT
+        )
 
     def _restart_queue(self, *, holds: Mapping[str, int] | None = None) -> None:
         with self._queue.store.write_transaction():
@@ -245,7 +249,7 @@ def forget_sync(sync: Sync, tracking: RecordStore) -> None:
 
 def _list_queue_files(sync: Sync) -> Iterator[Path]:
     queue = sync.queue_file
-    yield from (queue.with_name(queue.name + more) for more in ("-wal", "-shm", ""))
+    yield from (queue.with_name(queue.name + suffix) for suffix in ("-wal", "-shm", ""))
     journals = re.compile(re.escape(sync.journal_file.name) + r"(-\d+|-finalize)?")
     if queue.parent.exists():
         yield from [file for file in queue.parent.iterdir() if journals.fullmatch(file.name)]

@@ -30,43 +30,43 @@ class StateFolderConflictCheck:
         Call it before the queue is compared with the store. The heartbeat shows what was done since the run
         began, because the clocks of two machines may differ.
         """
-        mark = self._read_heartbeat()
-        if mark is None or self._is_own(mark):
-            self._known_heartbeat = mark
+        heartbeat = self._read_heartbeat()
+        if heartbeat is None or self._is_own(heartbeat):
+            self._known_heartbeat = heartbeat
             return
-        watched = self._wait_for_end(mark)
-        if self._known_heartbeat is None or mark.run_id != self._known_heartbeat.run_id:
-            raise self._build_error(mark)
-        self._known_heartbeat = watched
+        last_heartbeat = self._wait_for_end(heartbeat)
+        if self._known_heartbeat is None or heartbeat.run_id != self._known_heartbeat.run_id:
+            raise self._build_error(heartbeat)
+        self._known_heartbeat = last_heartbeat
 
     def begin_run(self, run_id: str) -> None:
         """Write this run's heartbeat, unless another state folder has written one meanwhile."""
-        mark = self._read_heartbeat()
-        if mark and mark != self._known_heartbeat and not self._is_own(mark):
-            raise self._build_error(mark)
+        heartbeat = self._read_heartbeat()
+        if heartbeat and heartbeat != self._known_heartbeat and not self._is_own(heartbeat):
+            raise self._build_error(heartbeat)
         self._run_id = run_id
         self._write_heartbeat()
 
     def check_during_run(self) -> None:
         """Raise OtherStateFolderError if another state folder has begun a run since; else renew the heartbeat."""
-        if mark := self.find_newer_run():
-            raise self._build_error(mark)
+        if heartbeat := self.find_newer_run():
+            raise self._build_error(heartbeat)
         self._write_heartbeat()
 
     def find_newer_run(self) -> RunHeartbeat | None:
         """Return the heartbeat that another run wrote in place of this one's; None if no run has."""
-        mark = self._read_heartbeat()
-        return mark if mark and mark.run_id != self._run_id else None
+        heartbeat = self._read_heartbeat()
+        return heartbeat if heartbeat and heartbeat.run_id != self._run_id else None
 
     def end_run(self) -> None:
         """Note in the heartbeat that the run has ended, so that no other run waits for a sign of it."""
         self._write_heartbeat(has_ended=True)
 
     def _write_heartbeat(self, *, has_ended: bool = False) -> None:
-        mark = RunHeartbeat(
+        heartbeat = RunHeartbeat(
             run_id=self._run_id, state_id=self._own_state_id, seen_at=self._ports.now(), has_ended=has_ended
         )
-        self._ports.record_store.write_heartbeat(self._sync.id, mark)
+        self._ports.record_store.write_heartbeat(self._sync.id, heartbeat)
 
     def _read_heartbeat(self) -> RunHeartbeat | None:
         return self._ports.record_store.read_heartbeat(self._sync.id)
@@ -85,20 +85,20 @@ class StateFolderConflictCheck:
         """
         if first.has_ended:
             return first
-        silence = 2 * self._ports.publish_seconds
+        silence_seconds = 2 * self._ports.publish_seconds
         self._ports.notify(
             f"{self._sync.id}: run {first.run_id} of the state folder with the id {first.state_id} hasn't"
-            f" ended; waiting {format_duration(silence)} for a sign of it"
+            f" ended; waiting {format_duration(silence_seconds)} for a sign of it"
         )
-        mark: RunHeartbeat | None = first
-        for _ in range(int(silence / HEARTBEAT_POLL_SECONDS) + 1):
+        heartbeat: RunHeartbeat | None = first
+        for _ in range(int(silence_seconds / HEARTBEAT_POLL_SECONDS) + 1):
             self._ports.sleep(HEARTBEAT_POLL_SECONDS)
-            mark = self._read_heartbeat()
-            if mark is None or mark.has_ended:
+            heartbeat = self._read_heartbeat()
+            if heartbeat is None or heartbeat.has_ended:
                 break
-            if mark != first:
-                raise self._build_error(mark)
-        return mark
+            if heartbeat != first:
+                raise self._build_error(heartbeat)
+        return heartbeat
 
     def _build_error(self, mark: RunHeartbeat) -> OtherStateFolderError:
         return OtherStateFolderError(

@@ -23,55 +23,63 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
     """Make units in this sync's format from now on; raise ResyncNeededError if units in another are left."""
-    known, form = read_unit_format(queue), sync.unit_format.with_key_types(source.columns)
-    if known == form:
+    queue_format, new_format = read_unit_format(queue), sync.unit_format.with_key_types(source.columns)
+    if queue_format == new_format:
         return
-    refuse_other_format(queue, sync, form)
-    _refuse_changes_of_other_format(queue, sync, ports, form)
-    since = find_last_run_with_other_keys(
-        known, queue.read_meta(KEY_NAMES_SINCE) or "", form, ports.record_store.list_runs(sync.id)
+    refuse_other_format(queue, sync, new_format)
+    _refuse_changes_of_other_format(queue, sync, ports, new_format)
+    last_run_with_other_keys = find_last_run_with_other_keys(
+        queue_format, queue.read_meta(KEY_NAMES_SINCE) or "", new_format, ports.record_store.list_runs(sync.id)
     )
     with queue.store.write_transaction():
-        write_unit_format(queue, form, named_since=since)
+        write_unit_format(queue, new_format, named_since=last_run_with_other_keys)
 
 
 def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:
     """Raise ResyncNeededError if units are left in another format than this one, or the sync's."""
-    known, form = read_unit_format(queue), form or sync.unit_format
-    if known and not known.has_same_units(form):
-        _raise_resync_needed(count_remaining_units(queue), known, sync.id, form)
+    queue_format, form = read_unit_format(queue), form or sync.unit_format
+    if queue_format and not queue_format.has_same_units(form):
+        _raise_resync_needed(count_remaining_units(queue), queue_format, sync.id, form)
 
 
 def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form: UnitFormat) -> None:
     """Refuse changes of another format that aren't enqueued yet: they may be only some rows of a group."""
-    known, watermark = read_unit_format(queue), queue.watermark
-    if known is None or known.has_same_units(form) or not form.has_many_rows or watermark == NOTHING_ENQUEUED:
+    queue_format, watermark = read_unit_format(queue), queue.watermark
+    if (
+        queue_format is None
+        or queue_format.has_same_units(form)
+        or not form.has_many_rows
+        or watermark == NOTHING_ENQUEUED
+    ):
         return
     if ports.has_old_changes(watermark):
         raise ResyncNeededError(
-            f"{sync.id} has {form.describe_difference(known)} now, and hasn't seen yet what {sync.model.name} changed"
-            f" while it had {known.describe_difference(form)}: that can't go out otherwise;"
-            f" run `ondatra resync {sync.id}`"
+            f"{sync.id} has {form.describe_difference(queue_format)} now, and hasn't seen yet"
+            f" what {sync.model.name} changed while it had {queue_format.describe_difference(form)}:"
+            f" that can't go out otherwise; run `ondatra resync {sync.id}`"
         )
 
 
 def refuse_snapshot_of_other_format(snapshot: QueueSnapshot, sync: Sync, source: SourceState) -> None:
     """Refuse units of another format in the snapshot from which a lost queue would be restored."""
-    known, form = read_snapshot_format(snapshot), sync.unit_format.with_key_types(source.columns)
-    if known and not known.has_same_units(form):
-        left = [unit for unit in snapshot.units if unit.version <= snapshot.watermark]
+    snapshot_format, sync_format = read_snapshot_format(snapshot), sync.unit_format.with_key_types(source.columns)
+    if snapshot_format and not snapshot_format.has_same_units(sync_format):
+        remaining_units = [unit for unit in snapshot.units if unit.version <= snapshot.watermark]
         _raise_resync_needed(
-            RemainingUnits(len(left), sum(unit.state == "dead" for unit in left)), known, sync.id, form
+            RemainingUnits(len(remaining_units), sum(unit.state == "dead" for unit in remaining_units)),
+            snapshot_format,
+            sync.id,
+            sync_format,
         )
 
 
 def _raise_resync_needed(left: RemainingUnits, known: UnitFormat, sync_id: str, form: UnitFormat) -> None:
     if not left.unit_count:
         return
-    dead = f" ({format_count(left.dead_units, 'dead letter')} among them)" if left.dead_units else ""
+    dead_letter_note = f" ({format_count(left.dead_units, 'dead letter')} among them)" if left.dead_units else ""
     raise ResyncNeededError(
         f"{sync_id} has {form.describe_difference(known)} now, but"
-        f" {format_count(left.unit_count, 'key')} in its queue{dead}"
+        f" {format_count(left.unit_count, 'key')} in its queue{dead_letter_note}"
         f" came in with {known.describe_difference(form)} and can't go out otherwise; put that back until"
         f" nothing is left of them, or run `ondatra resync {sync_id}`"
     )

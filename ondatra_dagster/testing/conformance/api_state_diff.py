@@ -15,26 +15,26 @@ ApiContent = Mapping[str, Json]  # the path of a record → the record
 
 def comparable_content(state: State) -> ApiContent:
     """Return the records without the API's generated ids: these depend on the order of the calls."""
-    named = {path: record for path, record in state.items() if not _has_generated_id(path)}
-    nameless = collections.defaultdict(list)
+    records_with_own_id = {path: record for path, record in state.items() if not _has_generated_id(path)}
+    texts_by_collection = collections.defaultdict(list)
     for path, record in state.items():
         if _has_generated_id(path):
-            nameless[path.rpartition("/")[0]].append(_record_text(record))
+            texts_by_collection[path.rpartition("/")[0]].append(_record_text(record))
     # two equal records get two paths
-    places = {
+    generated_paths = {
         f"{path}/{GENERATED_ID_PREFIX}{number} {record}": record
-        for path, records in nameless.items()
+        for path, records in texts_by_collection.items()
         for record, copies in collections.Counter(records).items()
         for number in range(1, copies + 1)
     }
-    return {**named, **places}
+    return {**records_with_own_id, **generated_paths}
 
 
 def describe_differences(expected: ApiContent, held: ApiContent) -> str:
     """Describe the missing, surplus and changed records; return an empty text when the contents are equal."""
-    told = list(_list_differences(expected, held))
-    more = f", and {len(told) - MAX_SHOWN_RECORDS} more" if len(told) > MAX_SHOWN_RECORDS else ""
-    return "; ".join(told[:MAX_SHOWN_RECORDS]) + more
+    differences = list(_list_differences(expected, held))
+    more_note = f", and {len(differences) - MAX_SHOWN_RECORDS} more" if len(differences) > MAX_SHOWN_RECORDS else ""
+    return "; ".join(differences[:MAX_SHOWN_RECORDS]) + more_note
 
 
 def _list_differences(expected: ApiContent, held: ApiContent) -> Iterator[str]:

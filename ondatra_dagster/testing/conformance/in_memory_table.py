@@ -30,14 +30,14 @@ class InMemoryTable:
     def write_rows(self, given: Sequence[Row]) -> FeedSegment:
         """Write the query's rows to the table, and return the changes that its feed has for this version."""
         self._version += 1
-        told = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in given]))
-        after = -1 if self._version == 1 else self._version - 1
-        changes = [self._build_change(*each) for each in told]
+        row_changes = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in given]))
+        previous_version = -1 if self._version == 1 else self._version - 1
+        changes = [self._build_change(*row_change) for row_change in row_changes]
         if self._is_single_unit:
             changes = self._whole_content() if changes else []
         elif is_named_by_key(self._case.model_kind, self._shape):
             changes.sort(key=lambda change: change.key)  # changes of one key follow each other
-        return FeedSegment(after, self._version, [FeedPage(self.layout, changes)])
+        return FeedSegment(previous_version, self._version, [FeedPage(self.layout, changes)])
 
     @property
     def _is_single_unit(self) -> bool:
@@ -45,8 +45,8 @@ class InMemoryTable:
 
     def _whole_content(self) -> list[RowChange]:
         """Return the table's rows as one unit; an empty table gives a delete with an empty list."""
-        there = [self._build_change(ChangeType.INSERT, rowid, row) for rowid, row in self._rows.items()]
-        return there or [RowChange("", 0, ChangeType.DELETE, self._version, "[]")]
+        inserts = [self._build_change(ChangeType.INSERT, rowid, row) for rowid, row in self._rows.items()]
+        return inserts or [RowChange("", 0, ChangeType.DELETE, self._version, "[]")]
 
     def _build_change(self, change_type: ChangeType, rowid: int, row: Row) -> RowChange:
         key = format_key(self._key_values(row)) if self._case.key else ""
@@ -79,18 +79,18 @@ class InMemoryTable:
             yield from self._insert_rows(given)
 
     def _write_append(self, given: list[Row]) -> RowChanges:
-        there = _count_rows(self._rows.values())
+        unmatched_rows = _count_rows(self._rows.values())
         for row in given:
             text = _json_text(row)
-            if there[text]:
-                there[text] -= 1
+            if unmatched_rows[text]:
+                unmatched_rows[text] -= 1
             else:
                 yield from self._insert_rows([row])
 
     def _write_merge(self, given: list[Row]) -> RowChanges:
-        there = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items()}
+        rowid_by_key = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items()}
         for row in given:
-            rowid = there.get(_json_text(self._key_values(row)))
+            rowid = rowid_by_key.get(_json_text(self._key_values(row)))
             if rowid is None:
                 yield from self._insert_rows([row])
             elif self._rows[rowid] != row:
@@ -98,30 +98,34 @@ class InMemoryTable:
 
     def _write_by_key(self, given: list[Row]) -> RowChanges:
         """Replace whole groups or partitions. Groups that get no rows are deleted, such partitions are kept."""
-        now: dict[str, list[Row]] = collections.defaultdict(list)
-        there: dict[str, list[int]] = collections.defaultdict(list)
+        new_rows: dict[str, list[Row]] = collections.defaultdict(list)
+        old_rowids: dict[str, list[int]] = collections.defaultdict(list)
         for row in given:
-            now[_json_text(self._key_values(row))].append(row)
+            new_rows[_json_text(self._key_values(row))].append(row)
         for rowid, row in self._rows.items():
-            there[_json_text(self._key_values(row))].append(rowid)
-        looked_at = now if self._case.kind == "partition" else {**there, **now}
-        for key in list(looked_at):
-            if _count_rows(now[key]) != _count_rows(self._rows[rowid] for rowid in there[key]):
-                yield from self._delete_rows(there[key])
-                yield from self._insert_rows(now[key])
+            old_rowids[_json_text(self._key_values(row))].append(rowid)
+        compared_keys = new_rows if self._case.kind == "partition" else {**old_rowids, **new_rows}
+        for key in list(compared_keys):
+            if _count_rows(new_rows[key]) != _count_rows(self._rows[rowid] for rowid in old_rowids[key]):
+                yield from self._delete_rows(old_rowids[key])
+                yield from self._insert_rows(new_rows[key])
 
     def _write_scd2(self, given: list[Row]) -> RowChanges:
-        current = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items() if row["is_current"]}
-        now = {_json_text(self._key_values(row)): row for row in given}
-        for key in [key for key in current if self._is_changed(current[key], now.get(key))]:
-            closed = {"valid_to_snapshot": self._version, "is_current": False}
-            yield from self._update_row(current[key], {**self._rows[current.pop(key)], **closed})
-        opened = {"valid_from_snapshot": self._version, "valid_to_snapshot": None, "is_current": True}
-        yield from self._insert_rows([{**row, **opened} for key, row in now.items() if key not in current])
+        current_rowids = {
+            _json_text(self._key_values(row)): rowid for rowid, row in self._rows.items() if row["is_current"]
+        }
+        new_rows = {_json_text(self._key_values(row)): row for row in given}
+        for key in [key for key in current_rowids if self._is_changed(current_rowids[key], new_rows.get(key))]:
+            end_columns = {"valid_to_snapshot": self._version, "is_current": False}
+            yield from self._update_row(current_rowids[key], {**self._rows[current_rowids.pop(key)], **end_columns})
+        start_columns = {"valid_from_snapshot": self._version, "valid_to_snapshot": None, "is_current": True}
+        yield from self._insert_rows(
+            [{**row, **start_columns} for key, row in new_rows.items() if key not in current_rowids]
+        )
 
     def _is_changed(self, rowid: int, row: Row | None) -> bool:
-        there = {name: value for name, value in self._rows[rowid].items() if name not in SCD2_TYPES}
-        return there != row
+        current_row = {name: value for name, value in self._rows[rowid].items() if name not in SCD2_TYPES}
+        return current_row != row
 
 
 WRITERS_BY_KIND: Mapping[str, Callable[[InMemoryTable, list[Row]], RowChanges]] = {

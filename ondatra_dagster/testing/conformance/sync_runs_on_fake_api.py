@@ -80,10 +80,10 @@ class RecordedPush:
 def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
     """Yield the rows of a unit that change something at the API."""
     is_rewrite = len({change_type for change_type, _ in unit.sent_rows}) > 1 or unit.is_context
-    for sent in unit.sent_rows:
-        is_before = sent.change_type is ChangeType.DELETE and is_rewrite
-        if sent.change_type is not ChangeType.UPDATE_PREIMAGE and not is_before:
-            yield sent
+    for sent_row in unit.sent_rows:
+        is_old_version = sent_row.change_type is ChangeType.DELETE and is_rewrite
+        if sent_row.change_type is not ChangeType.UPDATE_PREIMAGE and not is_old_version:
+            yield sent_row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ class PushRecorder:
         self.pusher.finalize(succeeded, failed, columns=columns, journal=journal)
 
     def _record_push(self, parcel: PushBatch, push: Callable[[], PushResult]) -> PushResult:
-        before = len(self.api.calls)
-        pushed = push()
-        self.recorded.append(RecordedPush(parcel=parcel, pushed=pushed, calls=self.api.calls[before:]))
-        return pushed
+        calls_before = len(self.api.calls)
+        result = push()
+        self.recorded.append(RecordedPush(parcel=parcel, pushed=result, calls=self.api.calls[calls_before:]))
+        return result
 
 
 class ConformanceRun:
@@ -131,7 +131,7 @@ class ConformanceRun:
 
     def run_sync(self, *, batch_size: int | None = None) -> Sequence[RecordedPush]:
         """Deliver once, and return the batches that this run gave to the push function."""
-        before = len(self.recorded_pushes)
+        pushes_before = len(self.recorded_pushes)
         self._now += RUN_INTERVAL_SECONDS
         # calls are made one after the other, so that a fault meets the same call each time
         push = dataclasses.replace(self._config.push, max_concurrent=1)
@@ -142,7 +142,7 @@ class ConformanceRun:
         mark_due_pending(self._queue, self._now)
         hooks = DeliveryHooks(clock=lambda: self._now, on_settled=lambda *_: None, sleep=self._sleep)
         deliver(self._queue, self._push, settings, hooks)
-        return self.recorded_pushes[before:]
+        return self.recorded_pushes[pushes_before:]
 
     def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
         """Write these rows to the table, and deliver until nothing is left to retry."""
@@ -253,12 +253,12 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
 @contextlib.contextmanager
 def capture_push_warnings() -> Iterator[list[str]]:
     """Collect the warnings that push functions cause, in a list that the caller gets."""
-    told: list[str] = []
-    handler = _MessageHandler(told)
+    messages: list[str] = []
+    handler = _MessageHandler(messages)
     logger = logging.getLogger(StarlarkSink.__module__)
     logger.addHandler(handler)
     try:
-        yield told
+        yield messages
     finally:
         logger.removeHandler(handler)
 
@@ -280,6 +280,6 @@ class RedirectTransport(DeadlineTransport):
         self._address = httpx.URL(address)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        place = {"scheme": self._address.scheme, "host": self._address.host, "port": self._address.port}
-        request.url = request.url.copy_with(**place)
+        url_parts = {"scheme": self._address.scheme, "host": self._address.host, "port": self._address.port}
+        request.url = request.url.copy_with(**url_parts)
         return super().handle_request(request)

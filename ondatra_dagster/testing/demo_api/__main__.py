@@ -49,10 +49,10 @@ def main(context: click.Context, *, port: int, state: Path | None, command: tupl
 def serve_until_signal(api: DemoApi) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     click.echo(f"the demo API's page is {api.url}; Ctrl-C ends it", err=True)
-    ended = threading.Event()
+    end_event = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()
+        signal.signal(number, lambda *_: end_event.set())
+    end_event.wait()
     return 0
 
 
@@ -69,11 +69,11 @@ def run_command(command: tuple[str, ...]) -> int:
     """Run the command and return its exit code as a shell would."""
     # SIGINT is caught, not ignored: the command would inherit an ignored signal. The terminal sends Ctrl-C to it too.
     signal.signal(signal.SIGINT, lambda *_: None)
-    is_asked_to_end = threading.Event()  # set by a SIGTERM that arrives before the command has started
-    signal.signal(signal.SIGTERM, lambda *_: is_asked_to_end.set())
+    end_event = threading.Event()  # set by a SIGTERM that arrives before the command has started
+    signal.signal(signal.SIGTERM, lambda *_: end_event.set())
     with subprocess.Popen(command) as child:  # noqa: S603  # running the caller's command is what this is for
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-        if is_asked_to_end.is_set():
+        if end_event.is_set():
             child.terminate()
         code = child.wait()
     return code if code >= 0 else 128 - code
@@ -84,16 +84,16 @@ def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
     click.echo(
         f"\nThe demo API got {format_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.", err=True
     )
-    failed = [call for call in calls if not 200 <= call.status < 300]
-    shown = calls if len(calls) <= SHOWN_CALLS else failed[:SHOWN_CALLS]
-    for call in shown:
+    failed_calls = [call for call in calls if not 200 <= call.status < 300]
+    shown_calls = calls if len(calls) <= SHOWN_CALLS else failed_calls[:SHOWN_CALLS]
+    for call in shown_calls:
         line = f"  {call.method} {call.path} → {call.status or 'no answer'} {call.message}"
         click.echo(line.rstrip(), err=True)
-    if len(shown) < len(calls):
-        click.echo(f"  {'and ' if shown else ''}{len(calls) - len(shown)} more", err=True)
-    crm = f"{format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
-    erp = f"{format_count(len(api.invoices()), 'invoice')} and {format_count(len(api.prices()), 'price')}"
-    click.echo(f"The CRM holds {crm}; the ERP holds {erp}.", err=True)
+    if len(shown_calls) < len(calls):
+        click.echo(f"  {'and ' if shown_calls else ''}{len(calls) - len(shown_calls)} more", err=True)
+    crm_text = f"{format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
+    erp_text = f"{format_count(len(api.invoices()), 'invoice')} and {format_count(len(api.prices()), 'price')}"
+    click.echo(f"The CRM holds {crm_text}; the ERP holds {erp_text}.", err=True)
 
 
 def is_own_demo_api(port: int, state: Path | None) -> bool:
@@ -103,8 +103,8 @@ def is_own_demo_api(port: int, state: Path | None) -> bool:
     connection = http.client.HTTPConnection(LOOPBACK_HOST, port, timeout=2)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException, ValueError):
         connection.request("GET", "/state")
-        held = orjson.loads(connection.getresponse().read())
-        return isinstance(held, dict) and held.get("state_file") == str(state.absolute())
+        demo_state = orjson.loads(connection.getresponse().read())
+        return isinstance(demo_state, dict) and demo_state.get("state_file") == str(state.absolute())
     return False
 
 

@@ -78,7 +78,11 @@ class RecordCollection:
         records: Any = body.get(f"{self.noun}s")
         if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
             return refusal(400, f"the body needs a list of {self.noun}s")
-        faults = [fault for each in records if (fault := self.find_missing_id(each) or self.find_fault(each))]
+        faults = [
+            fault
+            for new_record in records
+            if (fault := self.find_missing_id(new_record) or self.find_fault(new_record))
+        ]
         if faults:
             return refusal(422, "; ".join(faults))
         self.records.clear()
@@ -90,13 +94,13 @@ class RecordCollection:
 
     def find_missing_id(self, record: Record) -> str | None:
         """Return a message when the record has no id, otherwise None."""
-        missing = record.get(self.id_field) in (None, "")
-        return f"a {self.noun} needs its {self.id_field}" if missing else None
+        is_missing = record.get(self.id_field) in (None, "")
+        return f"a {self.noun} needs its {self.id_field}" if is_missing else None
 
     def _store_record(self, status: int, record_id: str, record: Record) -> Answer:
-        named = record.get(self.id_field)
-        if named is not None and str(named) != record_id:
-            return refusal(400, f"the path says {record_id}, the body {named}")
+        body_id = record.get(self.id_field)
+        if body_id is not None and str(body_id) != record_id:
+            return refusal(400, f"the path says {record_id}, the body {body_id}")
         if fault := self.find_fault(record):
             return refusal(422, fault)
         self.records[record_id] = record
@@ -236,11 +240,11 @@ class CrmAndErp:
     def answer_request(self, method: str, path: tuple[str, ...], body: Json) -> Answer:
         """Carry out the request or refuse it with a reason. `path` has the path's segments, each unquoted."""
         collection, record_id = "/".join(path[:2]), "/".join(path[2:])
-        do = self._routes.get((method, collection, bool(record_id)))
-        if do is None:
+        handler = self._routes.get((method, collection, bool(record_id)))
+        if handler is None:
             return refusal(404, f"there is no {method} /{'/'.join(path)} here")
         if method in {"GET", "DELETE"}:
-            return do(record_id, {})
+            return handler(record_id, {})
         if not isinstance(body, dict):
             return refusal(400, "the body isn't a JSON object")
-        return do(record_id, body)
+        return handler(record_id, body)

@@ -136,12 +136,15 @@ MAX_SHOWN_CALLS = 25
 
 def render_page(state: DemoState) -> str:
     """Return the page with the current records and calls."""
-    held = state.crm_and_erp.records_by_collection()
+    records_by_collection = state.crm_and_erp.records_by_collection()
     calls = state.calls[: -MAX_SHOWN_CALLS - 1 : -1]
     template = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     blocks = {
-        **{f"{name}_count": str(len(records)) for name, records in held.items()},
-        **{name: _table([_flatten_lines(record) for record in records.values()]) for name, records in held.items()},
+        **{f"{name}_count": str(len(records)) for name, records in records_by_collection.items()},
+        **{
+            name: _table([_flatten_lines(record) for record in records.values()])
+            for name, records in records_by_collection.items()
+        },
         "call_count": str(len(state.calls)),
         "refused_count": str(sum(call.status >= 400 for call in state.calls)),
         "calls": "".join(map(_call_row, calls)) or '<tr><td colspan="4" class="none">none yet</td></tr>',
@@ -164,9 +167,9 @@ def _table(records: Sequence[Mapping[str, Json]]) -> str:
     if not records:
         return '<p class="none">nothing yet</p>'
     columns = list(dict.fromkeys(name for record in records for name in record))
-    head = "".join(f"<th>{_escape_value(name)}</th>" for name in columns)
+    header_cells = "".join(f"<th>{_escape_value(name)}</th>" for name in columns)
     body = "".join(_row(record.get(name) for name in columns) for record in records)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><thead><tr>{header_cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _row(values: Iterable[Json]) -> str:
@@ -174,12 +177,12 @@ def _row(values: Iterable[Json]) -> str:
 
 
 def _call_row(call: RecordedCall) -> str:
-    tone = "ok" if 200 <= call.status < 400 else "bad"
+    css_class = "ok" if 200 <= call.status < 400 else "bad"
     status = "no answer" if call.status == 0 else str(call.status)
-    remark = "repeated: not done twice" if call.is_repeat else call.message
+    note = "repeated: not done twice" if call.is_repeat else call.message
     return (
         f"<tr><td>{call.at:%H:%M:%S}</td><td><b>{_escape_value(call.method)}</b> {_escape_value(call.path)}</td>"
-        f'<td class="{tone}">{status}</td><td>{_escape_value(remark)}</td></tr>'
+        f'<td class="{css_class}">{status}</td><td>{_escape_value(note)}</td></tr>'
     )
 
 

@@ -51,11 +51,11 @@ class DemoState:
 
     def _load_file(self, kept: Any) -> None:
         """Load what `_save_file` wrote."""
-        for name, there in (
+        for name, records in (
             *self.crm_and_erp.records_by_collection().items(),
             *self.crm_and_erp.jobs_by_endpoint().items(),
         ):
-            there.update(kept.get(name, {}))  # an older file lacks some of them
+            records.update(kept.get(name, {}))  # an older file lacks some of them
         self.answers = {key: Answer(*answer) for key, answer in kept["answers"].items()}
         self.calls = [
             RecordedCall(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in kept["calls"]
@@ -63,12 +63,12 @@ class DemoState:
 
     def _save_file(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        kept = {
+        saved_state = {
             **self.crm_and_erp.records_by_collection(),
             **self.crm_and_erp.jobs_by_endpoint(),
             "answers": {key: list(answer) for key, answer in list(self.answers.items())[-MAX_SAVED_ANSWERS:]},
             "calls": [call._asdict() for call in self.calls[-MAX_SAVED_CALLS:]],
         }
-        beside = file.with_name(file.name + ".new")
-        beside.write_bytes(orjson.dumps(kept, option=orjson.OPT_INDENT_2))
-        beside.replace(file)
+        new_file = file.with_name(file.name + ".new")
+        new_file.write_bytes(orjson.dumps(saved_state, option=orjson.OPT_INDENT_2))
+        new_file.replace(file)

@@ -30,27 +30,29 @@ def failure_reasons_page(asked: PageRequest) -> Page:
     """Show the reasons of one run, or of all runs with records, the most frequent first."""
     sync, stage = asked.sync, asked.stage or RecordStage.REJECTED
     search = dataclasses.replace(asked.build_search(limit=None), stage=stage, message=None, with_payload=False)
-    found = count_reasons(find_records(sync, asked.workspace.tracking, search))
-    rows = [_reason_row(asked, stage, reason, found) for reason in found.most_frequent[:MAX_SHOWN_REASONS]]
-    shown = table(f"Why records of {sync.id} ended so", COLUMNS, rows, none="No record ended so.")
+    reason_counts = count_reasons(find_records(sync, asked.workspace.tracking, search))
+    rows = [
+        _reason_row(asked, stage, reason, reason_counts) for reason in reason_counts.most_frequent[:MAX_SHOWN_REASONS]
+    ]
+    reason_table = table(f"Why records of {sync.id} ended so", COLUMNS, rows, none="No record ended so.")
     return Page(
         title=f"{sync.id} · reasons",
         breadcrumbs=sync_breadcrumbs(
             sync, Breadcrumb("Reasons", ui_urls.reasons_url(sync.id, run=asked.run_id)), run=asked.run_id
         ),
         body=(
-            heading("Reasons", under=_subtitle(asked, found)),
+            heading("Reasons", under=_subtitle(asked, reason_counts)),
             queue_lost_notice(asked.workspace, sync) if stage is RecordStage.WAITING and not asked.run_id else None,
             _stage_tabs(asked, stage),
-            element("div", shown, class_="card"),
-            _other_reasons_note(found),
+            element("div", reason_table, class_="card"),
+            _other_reasons_note(reason_counts),
         ),
     )
 
 
 def _subtitle(asked: PageRequest, found: ReasonCounts) -> Content:
-    counted = f"{format_count(found.records, 'record')}, grouped by what was said of them; of "
-    return (counted, ("run ", element("code", asked.run_id)) if asked.run_id else "all runs whose records are kept")
+    count_text = f"{format_count(found.records, 'record')}, grouped by what was said of them; of "
+    return (count_text, ("run ", element("code", asked.run_id)) if asked.run_id else "all runs whose records are kept")
 
 
 def _stage_tabs(asked: PageRequest, stage: RecordStage) -> Html:
@@ -58,7 +60,7 @@ def _stage_tabs(asked: PageRequest, stage: RecordStage) -> Html:
     return stage_tabs(
         STAGE_FILTERS,
         stage,
-        link_of=lambda each: ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=each),
+        link_of=lambda tab_stage: ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=tab_stage),
         other_view=("One by one", ui_urls.records_url(asked.sync.id, records)),
     )
 
@@ -71,20 +73,20 @@ def _reason_row(asked: PageRequest, stage: RecordStage, reason: ReasonCount, fou
     yield format_number(reason.records)
     yield f"{100 * reason.records / found.records:.1f} %"
     yield element("code", reason.example or "(none)")
-    said = reason.message or ""
+    message = reason.message or ""
     link = ui_urls.records_url(
         asked.sync.id,
         ui_urls.RecordFilter(
             run=asked.run_id,
             status=reason.status if stage is RecordStage.INVALID else stage,
-            reason=said if len(said) <= MAX_LINKED_LENGTH else None,
+            reason=message if len(message) <= MAX_LINKED_LENGTH else None,
         ),
     )
     yield element("a", "its records", href=link)
 
 
 def _other_reasons_note(found: ReasonCounts) -> Content:
-    left_out = sum(reason.records for reason in found.most_frequent[MAX_SHOWN_REASONS:]) + found.other_records
-    if not left_out:
+    hidden_records = sum(reason.records for reason in found.most_frequent[MAX_SHOWN_REASONS:]) + found.other_records
+    if not hidden_records:
         return None
-    return element("p", f"{format_count(left_out, 'record')} more, with still other reasons.", class_="none")
+    return element("p", f"{format_count(hidden_records, 'record')} more, with still other reasons.", class_="none")

@@ -50,36 +50,36 @@ COLUMNS = (
 def queue_page(asked: PageRequest) -> Page:
     """Show the queue of the sync that the path names."""
     sync = asked.sync
-    lost = queue_lost_notice(asked.workspace, sync)
-    queue = asked.workspace.queue(sync.id) if lost is None else None
-    letters = list(
+    lost_notice = queue_lost_notice(asked.workspace, sync)
+    queue = asked.workspace.queue(sync.id) if lost_notice is None else None
+    dead_letters = list(
         list_dead_letters(sync, limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (asked.page - 1), most_rows=MAX_SHOWN_ROWS)
     )
-    held = find_hold_reason(sync, asked.workspace.settings)
+    hold_reason = find_hold_reason(sync, asked.workspace.settings)
     return Page(
         title=f"{sync.id} · queue",
         breadcrumbs=sync_breadcrumbs(sync, Breadcrumb("Queue", ui_urls.queue_url(sync.id))),
         body=(
             heading("Queue and dead letters", under=sync.id),
-            element("p", f"Held: {held}.", class_="notice") if held else None,
-            lost or _queue_facts(sync, queue, asked.now),
+            element("p", f"Held: {hold_reason}.", class_="notice") if hold_reason else None,
+            lost_notice or _queue_facts(sync, queue, asked.now),
             section(
                 "Dead letters",
-                _replay_hint(sync) if letters else None,
+                _replay_hint(sync) if dead_letters else None,
                 element(
                     "div",
                     table(
                         f"Dead letters of {sync.id}, the oldest first",
                         COLUMNS,
-                        (_dead_letter_row(letter, sync) for letter in letters[:PAGE_SIZE]),
-                        none=_empty_text(page=asked.page, is_lost=lost is not None),
+                        (_dead_letter_row(dead_letter, sync) for dead_letter in dead_letters[:PAGE_SIZE]),
+                        none=_empty_text(page=asked.page, is_lost=lost_notice is not None),
                     ),
                     class_="card",
                 ),
                 pager(
                     page=asked.page,
                     link_of=lambda page: ui_urls.queue_url(sync.id, page=page),
-                    has_more=len(letters) > PAGE_SIZE,
+                    has_more=len(dead_letters) > PAGE_SIZE,
                     newer="older ones",
                     older="later ones",
                 ),
@@ -137,7 +137,7 @@ def _dead_letter_row(letter: DeadLetter, sync: Sync) -> Iterator[Content]:
 def _replay_payloads(letter: DeadLetter) -> Content:
     if not letter.row_count:
         return "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
-    shown = [render_payload(orjson.dumps(row).decode(), change.value) for change, row in letter.rows_to_send]
-    left = letter.row_count - len(letter.rows_to_send)
-    more = f"… and {format_count(left, 'row')} more, {format_number(letter.row_count)} in all"
-    return (shown, element("small", more) if left else None)
+    payloads = [render_payload(orjson.dumps(row).decode(), change.value) for change, row in letter.rows_to_send]
+    hidden_rows = letter.row_count - len(letter.rows_to_send)
+    more_note = f"… and {format_count(hidden_rows, 'row')} more, {format_number(letter.row_count)} in all"
+    return (payloads, element("small", more_note) if hidden_rows else None)

@@ -58,14 +58,17 @@ def records_page(asked: PageRequest) -> Page:
     """Show the requested records, the newest first."""
     sync = asked.sync
     search = asked.build_search(limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (asked.page - 1))
-    found = list(iterate_records(find_records(sync, asked.workspace.tracking, search)))
-    shown = table(
-        f"Records of {sync.id}, the newest first", COLUMNS, map(_record_row, found[:PAGE_SIZE]), none=_empty_text(asked)
+    records = list(iterate_records(find_records(sync, asked.workspace.tracking, search)))
+    record_table = table(
+        f"Records of {sync.id}, the newest first",
+        COLUMNS,
+        map(_record_row, records[:PAGE_SIZE]),
+        none=_empty_text(asked),
     )
-    here = Breadcrumb("Records", ui_urls.records_url(sync.id, RecordFilter(run=asked.run_id)))
+    breadcrumb = Breadcrumb("Records", ui_urls.records_url(sync.id, RecordFilter(run=asked.run_id)))
     return Page(
         title=f"{sync.id} · records",
-        breadcrumbs=sync_breadcrumbs(sync, here, run=asked.run_id),
+        breadcrumbs=sync_breadcrumbs(sync, breadcrumb, run=asked.run_id),
         body=(
             heading("Records", _record_count(asked), under=_subtitle(asked)),
             None if asked.run_id else queue_lost_notice(asked.workspace, sync),
@@ -73,15 +76,15 @@ def records_page(asked: PageRequest) -> Page:
             _stage_tabs(asked),
             _change_notice(asked),
             _reason_notice(asked),
-            element("div", shown, class_="card"),
+            element("div", record_table, class_="card"),
             pager(
                 page=asked.page,
                 link_of=lambda page: ui_urls.records_url(sync.id, asked.record_filter, page=page),
-                has_more=len(found) > PAGE_SIZE,
+                has_more=len(records) > PAGE_SIZE,
                 newer="newer",
                 older="older",
             ),
-            _download_links(asked) if found else None,
+            _download_links(asked) if records else None,
         ),
     )
 
@@ -96,26 +99,26 @@ def _record_count(asked: PageRequest) -> Content:
     """Return the number of records if it is quick to read: for one stage of one run."""
     if not (asked.run_id and asked.stage and asked.stage.has_ended):
         return None
-    found = count_records(asked.sync, asked.workspace.tracking, asked.build_search(limit=None))
-    return element("span", format_number(found), class_="count")
+    record_count = count_records(asked.sync, asked.workspace.tracking, asked.build_search(limit=None))
+    return element("span", format_number(record_count), class_="count")
 
 
 def _search_form(asked: PageRequest) -> Html:
     """Return the form that searches for another identifier, or in another run."""
-    known = sorted(asked.workspace.tracking.list_runs(asked.sync.id), reverse=True)
-    listed = (
-        known[:MAX_RUN_CHOICES]
-        if asked.run_id in (None, *known[:MAX_RUN_CHOICES])
-        else [asked.run_id, *known[:MAX_RUN_CHOICES]]
+    known_runs = sorted(asked.workspace.tracking.list_runs(asked.sync.id), reverse=True)
+    listed_runs = (
+        known_runs[:MAX_RUN_CHOICES]
+        if asked.run_id in (None, *known_runs[:MAX_RUN_CHOICES])
+        else [asked.run_id, *known_runs[:MAX_RUN_CHOICES]]
     )
     choices = [element("option", "all runs", value="", selected=asked.run_id is None)]
-    choices += [element("option", run, value=run, selected=run == asked.run_id) for run in listed]
-    hidden = {"status": asked.status, "change": asked.change, "reason": asked.reason}
+    choices += [element("option", run, value=run, selected=run == asked.run_id) for run in listed_runs]
+    hidden_fields = {"status": asked.status, "change": asked.change, "reason": asked.reason}
     return element(
         "form",
         [
             element("input", type="hidden", name=name, value=value)
-            for name, value in hidden.items()
+            for name, value in hidden_fields.items()
             if value is not None
         ],
         element("label", "Identifier begins with", for_="search"),
@@ -140,12 +143,12 @@ def _search_form(asked: PageRequest) -> Html:
 
 
 def _stage_tabs(asked: PageRequest) -> Html:
-    found = dataclasses.replace(asked.record_filter, reason=None)
+    record_filter = dataclasses.replace(asked.record_filter, reason=None)
     stage = None if asked.stage is RecordStage.PENDING else asked.stage  # a pending record has no reason yet
     return stage_tabs(
         STAGE_NAMES,
         asked.stage,
-        link_of=lambda stage: ui_urls.records_url(asked.sync.id, dataclasses.replace(found, status=stage)),
+        link_of=lambda stage: ui_urls.records_url(asked.sync.id, dataclasses.replace(record_filter, status=stage)),
         other_view=("Group by reason", ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=stage)),
     )
 
@@ -153,19 +156,19 @@ def _stage_tabs(asked: PageRequest) -> Html:
 def _change_notice(asked: PageRequest) -> Content:
     if asked.change is None:
         return None
-    back = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, change=None))
-    shown = (f"Only {asked.change}s ", element("a", "show all changes", href=back))
-    return element("p", shown, class_="notice")
+    all_changes_url = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, change=None))
+    content = (f"Only {asked.change}s ", element("a", "show all changes", href=all_changes_url))
+    return element("p", content, class_="notice")
 
 
 def _reason_notice(asked: PageRequest) -> Content:
     if asked.reason is None:
         return None
-    back = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, reason=None))
+    all_reasons_url = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, reason=None))
     return element(
         "p",
         ("Only with the reason “", shorten_message(asked.reason), "” ") if asked.reason else "Only without a reason ",
-        element("a", "show all reasons", href=back),
+        element("a", "show all reasons", href=all_reasons_url),
         class_="notice",
     )
 
@@ -198,38 +201,38 @@ def _record_row(record: ResultRecord) -> Iterator[Content]:
 
 def _download_links(asked: PageRequest) -> Html:
     """Return the links to the records as files: all of them, or a sample."""
-    told: list[Content] = []
+    entries: list[Content] = []
     for name, limit in (("All that was found", None), (f"The newest {SAMPLE_SIZE:,}", SAMPLE_SIZE)):
         files = [
             element(
                 "a",
-                ending[1:].upper(),
-                href=ui_urls.download_url(asked.sync.id, ending, asked.record_filter, limit=limit),
+                suffix[1:].upper(),
+                href=ui_urls.download_url(asked.sync.id, suffix, asked.record_filter, limit=limit),
                 download=True,
             )
-            for ending in EXPORT_WRITERS
+            for suffix in EXPORT_WRITERS
         ]
-        told += [element("dt", name), element("dd", files)]
-    return element("dl", told, class_="downloads", aria_label="Downloads")
+        entries += [element("dt", name), element("dd", files)]
+    return element("dl", entries, class_="downloads", aria_label="Downloads")
 
 
 def download_records(asked: PageRequest) -> Response:
     """Stream the requested records as a file."""
-    ending = f".{asked.path_params['ending']}"
-    if ending not in EXPORT_WRITERS:
-        known = [known[1:] for known in EXPORT_WRITERS]
+    suffix = f".{asked.path_params['ending']}"
+    if suffix not in EXPORT_WRITERS:
+        format_names = [format_names[1:] for format_names in EXPORT_WRITERS]
         raise SelectionError(
-            f"records can't be had as {ending[1:]!r}; {suggest_correction(ending[1:], known, plural='formats')}"
+            f"records can't be had as {suffix[1:]!r}; {suggest_correction(suffix[1:], format_names, plural='formats')}"
         )
     sync = asked.sync
-    found = find_records(
+    record_chunks = find_records(
         sync, asked.workspace.tracking, asked.build_search(limit=asked.get_number("limit", most=MAX_DOWNLOAD_RECORDS))
     )
-    pieces = stream_export(found, ending)
-    first = next(pieces)  # before the response begins: an error can still be shown on a page
+    chunks = stream_export(record_chunks, suffix)
+    first_chunk = next(chunks)  # before the response begins: an error can still be shown on a page
     name = "-".join(filter(None, (sync.id, asked.run_id, asked.status, asked.change)))
-    headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
-    return StreamingResponse(_stream_chunks(first, pieces), media_type=MEDIA_TYPES[ending], headers=headers)
+    headers = {"Content-Disposition": f'attachment; filename="{name}{suffix}"'}
+    return StreamingResponse(_stream_chunks(first_chunk, chunks), media_type=MEDIA_TYPES[suffix], headers=headers)
 
 
 def _stream_chunks(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:

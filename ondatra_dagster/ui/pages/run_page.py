@@ -69,7 +69,7 @@ def run_page(asked: PageRequest) -> Page:
     run = workspace.history.find_run(sync.id, asked.path_params["run"])
     if run is None:
         return _page_without_history(workspace, sync, asked.path_params["run"])
-    going_on = read_live_progress(sync, workspace.tracking, clock=workspace.clock)
+    live_progress = read_live_progress(sync, workspace.tracking, clock=workspace.clock)
     result = run.result.value
     is_dry = result == "dry"
     return Page(
@@ -82,7 +82,9 @@ def run_page(asked: PageRequest) -> Page:
                 sync_links(sync, run=run.run_id) if not is_dry and _has_records(workspace, run) else None,
                 under=None if is_dry else _retention_text(workspace, run),
             ),
-            element("div", render_progress(going_on), class_="now card") if going_on and result == "running" else None,
+            element("div", render_progress(live_progress), class_="now card")
+            if live_progress and result == "running"
+            else None,
             _run_facts(asked, run),
             _error_section(run, sync),
             _dry_run_section(run) if is_dry else _count_section(workspace, run) if run.counts else _crash_notice(run),
@@ -114,8 +116,8 @@ def _retention_text(workspace: Workspace, run: PastRun) -> Content:
     if _has_records(workspace, run):
         return ("Its records are in ", element("code", workspace.tracking.run_address(run.sync_id, run.run_id)))
     days = workspace.settings.tracking_retention_days
-    kept = f" Records are kept for {format_count(days, 'day')}." if days else ""
-    return f"The records of this run are gone: its counts are what is left.{kept}"
+    retention_note = f" Records are kept for {format_count(days, 'day')}." if days else ""
+    return f"The records of this run are gone: its counts are what is left.{retention_note}"
 
 
 def _run_facts(asked: PageRequest, run: PastRun) -> Html:
@@ -146,15 +148,17 @@ def _run_facts(asked: PageRequest, run: PastRun) -> Html:
 def _error_section(run: PastRun, sync: Sync) -> Content:
     """Return the reasons why rows weren't delivered, with counts and keys, then the errors without rows."""
     reasons = load_undelivered_reasons(run)
-    of_rows = tuple(reason.message for reason in reasons)
-    others = [error for error in run.first_errors if not any(each.startswith(error) for each in of_rows)]
+    row_messages = tuple(reason.message for reason in reasons)
+    other_errors = [
+        error for error in run.first_errors if not any(message.startswith(error) for message in row_messages)
+    ]
     noun = unit_noun(sync)
     items = [
         *(
             element("li", element("strong", f"{reason.describe_units(noun)}: "), shorten_message(reason.message))
             for reason in reasons
         ),
-        *(element("li", shorten_message(error)) for error in others),
+        *(element("li", shorten_message(error)) for error in other_errors),
     ]
     return section("Errors", element("ul", items, class_="errors card")) if items else None
 
@@ -163,21 +167,21 @@ def _crash_notice(run: PastRun) -> Content:
     """Return a notice for a run that was killed before it reported."""
     if run.result is not RunResult.CRASHED:
         return None
-    told = "Its process ended without a word. What it delivered is among its records; the next run counts it."
-    return element("p", told, class_="notice")
+    notice = "Its process ended without a word. What it delivered is among its records; the next run counts it."
+    return element("p", notice, class_="notice")
 
 
 def _count_section(workspace: Workspace, run: PastRun) -> Html:
     """Return the table of counts; those with records link to them."""
     grid, has_records = load_grid(run), _has_records(workspace, run)
-    is_whole = grid.known_rows.issuperset(GridRow)
+    is_complete = grid.known_rows.issuperset(GridRow)
     sync = workspace.syncs[run.sync_id]
     noun = f"{unit_noun(sync)}s"
     rows = (count_cells(run, cell, grid, sync=sync, has_records=has_records) for cell in GridRow)
-    head = (ColumnHeader(noun.capitalize()), *COUNT_COLUMNS)
-    shown = table(f"What became of how many {noun}", head, rows, none="", stacks=False)
-    left_out = None if is_whole else element("p", _INCOMPLETE_NOTICE, class_="notice")
-    return section(f"What became of the {noun}", left_out, element("div", shown, class_="card grid"))
+    header = (ColumnHeader(noun.capitalize()), *COUNT_COLUMNS)
+    count_table = table(f"What became of how many {noun}", header, rows, none="", stacks=False)
+    incomplete_notice = None if is_complete else element("p", _INCOMPLETE_NOTICE, class_="notice")
+    return section(f"What became of the {noun}", incomplete_notice, element("div", count_table, class_="card grid"))
 
 
 _INCOMPLETE_NOTICE = "Its process ended before it had planned anything: what it would have sent is unknown."
@@ -197,5 +201,5 @@ def count_cells(
 
 
 def _dry_run_section(run: PastRun) -> Html:
-    told = [(name.replace("_", " "), format_number(value)) for name, value in load_dry_run_counts(run).items()]
-    return section(f"A dry run: {describe_dry_run(run)}", fact_list(told), id_="forecast")
+    facts = [(name.replace("_", " "), format_number(value)) for name, value in load_dry_run_counts(run).items()]
+    return section(f"A dry run: {describe_dry_run(run)}", fact_list(facts), id_="forecast")

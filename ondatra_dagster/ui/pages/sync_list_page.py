@@ -51,21 +51,21 @@ COLUMNS = (
 
 def sync_list_page(asked: PageRequest) -> Page:
     """Show all syncs on one page."""
-    looked = [(sync, _read_status(asked, sync)) for sync in asked.workspace.syncs.values()]
-    found = [each for _, each in looked if isinstance(each, SyncStatus)]
+    syncs_with_status = [(sync, _read_status(asked, sync)) for sync in asked.workspace.syncs.values()]
+    statuses = [status for _, status in syncs_with_status if isinstance(status, SyncStatus)]
     rows = [
-        _sync_row(each, asked.now) if isinstance(each, SyncStatus) else _unreadable_row(sync, each)
-        for sync, each in looked
+        _sync_row(status, asked.now) if isinstance(status, SyncStatus) else _unreadable_row(sync, status)
+        for sync, status in syncs_with_status
     ]
     return Page(
         title="Syncs",
         body=(
-            heading("Syncs", under=_summary_text(found, unread=len(looked) - len(found))),
+            heading("Syncs", under=_summary_text(statuses, unread=len(syncs_with_status) - len(statuses))),
             _sinks_notice(asked.workspace.settings.sinks),
             _history_notice(asked.workspace),
             element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NO_SYNCS_TEXT), class_="card"),
         ),
-        refresh_seconds=BUSY_REFRESH_SECONDS if any(each.progress for each in found) else IDLE_REFRESH_SECONDS,
+        refresh_seconds=BUSY_REFRESH_SECONDS if any(status.progress for status in statuses) else IDLE_REFRESH_SECONDS,
     )
 
 
@@ -110,20 +110,20 @@ def _sync_name(sync: Sync) -> Content:
 
 
 def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
-    troubled = unread + sum(each.health in UNHEALTHY_STATES for each in found)
-    unknown = unread + sum(each.queue_lost_message is not None for each in found)
-    waiting = sum(each.queue.depth for each in found if each.queue)
-    told = [format_count(unread + len(found), "sync")]
-    told.append(f"{troubled} to look at" if troubled else "none to look at")
-    if waiting or not unknown:
-        told.append(f"{format_count(waiting, 'key')} to be delivered" if waiting else "nothing waits")
-    if unknown:
-        told.append(f"of {format_count(unknown, 'sync')} nobody knows what waits")
-    return " · ".join(told)
+    unhealthy_count = unread + sum(status.health in UNHEALTHY_STATES for status in found)
+    unknown_count = unread + sum(status.queue_lost_message is not None for status in found)
+    waiting_keys = sum(status.queue.depth for status in found if status.queue)
+    phrases = [format_count(unread + len(found), "sync")]
+    phrases.append(f"{unhealthy_count} to look at" if unhealthy_count else "none to look at")
+    if waiting_keys or not unknown_count:
+        phrases.append(f"{format_count(waiting_keys, 'key')} to be delivered" if waiting_keys else "nothing waits")
+    if unknown_count:
+        phrases.append(f"of {format_count(unknown_count, 'sync')} nobody knows what waits")
+    return " · ".join(phrases)
 
 
 def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
-    sync, queue, last = of.sync, of.queue, of.last_run
+    sync, queue, last_run = of.sync, of.queue, of.last_run
     yield _sync_name(sync)
     progress = of.progress and f"{of.progress.record_count:,} records, {of.progress.pending_keys:,} to go"
     yield (
@@ -136,11 +136,11 @@ def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
     yield format_due_time(queue.next_due_at if queue else None, now)
     yield dead_letter_link(of)
     yield (
-        element("a", format_time_ago(last.started_at, now), href=ui_urls.run_path(sync.id, last.run_id))
-        if last
+        element("a", format_time_ago(last_run.started_at, now), href=ui_urls.run_path(sync.id, last_run.run_id))
+        if last_run
         else NO_VALUE
     )
-    yield badge(last.result.value) if last else NO_VALUE
+    yield badge(last_run.result.value) if last_run else NO_VALUE
     yield _sparkline(of)
 
 
@@ -151,14 +151,17 @@ def _sparkline(of: SyncStatus) -> Content:
     bars = []
     for run in reversed(of.runs):
         grid = load_grid(run)
-        good = grid.total(GridRow.SUCCEEDED)
-        bad = grid.total(GridRow.REJECTED) + grid.total(GridRow.FAILED)
+        succeeded_count = grid.total(GridRow.SUCCEEDED)
+        undelivered_count = grid.total(GridRow.REJECTED) + grid.total(GridRow.FAILED)
         bars.append(
-            bar_charts.Bar({"succeeded": good, "rejected": bad}, f"{run.run_id}: {good:,} arrived, {bad:,} didn't")
+            bar_charts.Bar(
+                {"succeeded": succeeded_count, "rejected": undelivered_count},
+                f"{run.run_id}: {succeeded_count:,} arrived, {undelivered_count:,} didn't",
+            )
         )
-    well = sum(run.result is RunResult.SUCCEEDED for run in of.runs)
-    label = f"{well} of the last {format_count(len(of.runs), 'run')} succeeded"
-    drawn = bar_charts.draw_bars(
+    succeeded_runs = sum(run.result is RunResult.SUCCEEDED for run in of.runs)
+    label = f"{succeeded_runs} of the last {format_count(len(of.runs), 'run')} succeeded"
+    chart = bar_charts.draw_bars(
         bars, label=label, places=SPARKLINE_RUNS, class_="sparkline", least=MIN_SPARKLINE_HEIGHT
     )
-    return drawn.svg
+    return chart.svg

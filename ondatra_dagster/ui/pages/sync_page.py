@@ -73,36 +73,38 @@ RUN_COLUMNS = (
 def sync_page(asked: PageRequest) -> Page:
     """Show the sync that the path names."""
     sync, history = asked.sync, asked.workspace.history.as_required()
-    of = read_sync_status(asked.workspace, sync, runs=CHART_RUNS)
+    sync_status = read_sync_status(asked.workspace, sync, runs=CHART_RUNS)
     offset = PAGE_SIZE * (asked.page - 1)
-    found = history.list_runs(sync.id, limit=PAGE_SIZE + 1, offset=offset, with_dry=True)
-    kept = frozenset(asked.workspace.tracking.list_runs(sync.id))
-    rows = [_run_row(run, kept, asked.now) for run in found[:PAGE_SIZE]]
-    none = "There are no older runs." if asked.page > 1 else _NO_RUNS_TEXT
+    past_runs = history.list_runs(sync.id, limit=PAGE_SIZE + 1, offset=offset, with_dry=True)
+    runs_with_records = frozenset(asked.workspace.tracking.list_runs(sync.id))
+    rows = [_run_row(run, runs_with_records, asked.now) for run in past_runs[:PAGE_SIZE]]
+    empty_text = "There are no older runs." if asked.page > 1 else _NO_RUNS_TEXT
     runs = section(
         "Runs",
-        element("div", table(f"Runs of {sync.id}, the newest first", RUN_COLUMNS, rows, none=none), class_="card"),
+        element(
+            "div", table(f"Runs of {sync.id}, the newest first", RUN_COLUMNS, rows, none=empty_text), class_="card"
+        ),
         pager(
             page=asked.page,
             link_of=lambda page: ui_urls.runs_url(sync.id, page=page),
-            has_more=len(found) > PAGE_SIZE,
+            has_more=len(past_runs) > PAGE_SIZE,
             newer="newer runs",
             older="older runs",
         ),
     )
-    first = (_status_facts(of, asked.now), _runs_chart(of)) if asked.page == 1 else None
-    lost = queue_lost_notice(asked.workspace, sync)
+    overview = (_status_facts(sync_status, asked.now), _runs_chart(sync_status)) if asked.page == 1 else None
+    lost_notice = queue_lost_notice(asked.workspace, sync)
     return Page(
         title=sync.id,
         breadcrumbs=sync_breadcrumbs(sync),
         body=(
-            heading(sync.id, badge(of.health), sync_links(sync), under=_subtitle(sync)),
-            lost,
-            _progress_card(of),
-            first,
+            heading(sync.id, badge(sync_status.health), sync_links(sync), under=_subtitle(sync)),
+            lost_notice,
+            _progress_card(sync_status),
+            overview,
             runs,
         ),
-        refresh_seconds=BUSY_REFRESH_SECONDS if of.progress else IDLE_REFRESH_SECONDS,
+        refresh_seconds=BUSY_REFRESH_SECONDS if sync_status.progress else IDLE_REFRESH_SECONDS,
     )
 
 
@@ -142,48 +144,50 @@ def _status_facts(of: SyncStatus, now: datetime) -> Html:
 
 
 def _runs_chart(of: SyncStatus) -> Content:
-    ended = [run for run in of.runs if run.result is not RunResult.RUNNING]
-    if not ended:
+    ended_runs = [run for run in of.runs if run.result is not RunResult.RUNNING]
+    if not ended_runs:
         return None
-    ended.reverse()
-    shown = [_run_bar(run) for run in ended]
-    sums = {cell: _sum_known([load_grid(run).known_total(cell) for run in ended]) for cell in CHART_SERIES}
-    known = [f"{format_number(sums[cell])} {name}" for cell, name in CHART_SERIES.items() if sums[cell] is not None]
-    told = ", ".join(known) or "unknown"
+    ended_runs.reverse()
+    bars = [_run_bar(run) for run in ended_runs]
+    sums = {cell: _sum_known([load_grid(run).known_total(cell) for run in ended_runs]) for cell in CHART_SERIES}
+    known_sums = [
+        f"{format_number(sums[cell])} {name}" for cell, name in CHART_SERIES.items() if sums[cell] is not None
+    ]
+    sums_text = ", ".join(known_sums) or "unknown"
     units = f"{unit_noun(of.sync)}s"
-    runs = format_count(len(ended), "run") if len(ended) > 1 else "run"
+    runs = format_count(len(ended_runs), "run") if len(ended_runs) > 1 else "run"
     title = f"{units.capitalize()} of the last {runs}"
-    label = f"{title}: {told}. The table of runs has each."
-    chart = bar_charts.draw_bars(shown, label=label, places=max(MAX_LABELLED_BARS, len(shown)), class_="chart")
+    label = f"{title}: {sums_text}. The table of runs has each."
+    chart = bar_charts.draw_bars(bars, label=label, places=max(MAX_LABELLED_BARS, len(bars)), class_="chart")
     scale = f"{chart.max_value:,} {units}" + (" (higher bars are cut off)" if chart.has_cut_bars else "")
-    drawn = element(
+    figure = element(
         "figure",
         element("div", element("span", scale, class_="scale"), chart.svg, class_="plot"),
-        _chart_times(ended),
+        _chart_times(ended_runs),
         element("figcaption", _chart_legend(sums)),
         class_="card",
     )
-    return section(title, drawn, id_="counts")
+    return section(title, figure, id_="counts")
 
 
 def _chart_times(ended: Sequence[PastRun]) -> Html:
     """Return the times of the runs, each below its bar if there is room, else the first and the last."""
-    moments = [run.started_at for run in ended]
-    if len(moments) > MAX_LABELLED_BARS:
-        ends = [element("span", format_time(value)) for value in (moments[0], moments[-1])]
-        return element("div", ends, class_="span")
-    days = [format_local_time(value).partition(" ")[0] for value in moments]
-    told = [
-        element("span", format_time_of_day(value, with_day=place == 0 or days[place - 1] != days[place]))
-        for place, value in enumerate(moments)
+    start_times = [run.started_at for run in ended]
+    if len(start_times) > MAX_LABELLED_BARS:
+        end_labels = [element("span", format_time(value)) for value in (start_times[0], start_times[-1])]
+        return element("div", end_labels, class_="span")
+    days = [format_local_time(value).partition(" ")[0] for value in start_times]
+    labels = [
+        element("span", format_time_of_day(value, with_day=position == 0 or days[position - 1] != days[position]))
+        for position, value in enumerate(start_times)
     ]
-    return element("div", [element("span")] * (MAX_LABELLED_BARS - len(told)), told, class_="span each")
+    return element("div", [element("span")] * (MAX_LABELLED_BARS - len(labels)), labels, class_="span each")
 
 
 def _sum_known(counts: Sequence[int | None]) -> int | None:
     """Return the sum of the known counts; None if none is known."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    known_counts = [count for count in counts if count is not None]
+    return sum(known_counts) if known_counts else None
 
 
 def _chart_legend(sums: Mapping[GridRow, int | None]) -> Html:
@@ -201,10 +205,10 @@ def _chart_legend(sums: Mapping[GridRow, int | None]) -> Html:
 
 def _run_bar(run: PastRun) -> bar_charts.Bar:
     grid = load_grid(run)
-    parts = {cell.value: grid.total(cell) for cell in CHART_SERIES}
-    told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in CHART_SERIES if parts[cell.value])
-    title = f"{run.run_id}: {told or 'nothing sent'}"
-    return bar_charts.Bar(parts, title, ui_urls.run_path(run.sync_id, run.run_id))
+    counts = {cell.value: grid.total(cell) for cell in CHART_SERIES}
+    counts_text = ", ".join(f"{counts[cell.value]:,} {cell.value}" for cell in CHART_SERIES if counts[cell.value])
+    title = f"{run.run_id}: {counts_text or 'nothing sent'}"
+    return bar_charts.Bar(counts, title, ui_urls.run_path(run.sync_id, run.run_id))
 
 
 def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content]:
@@ -219,9 +223,9 @@ def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Con
     yield (run.mode.value, element("small", run.reason))
     yield format_versions(run)
     yield format_run_duration(run, now)
-    is_counted = result != "dry" and bool(run.counts)
+    has_counts = result != "dry" and bool(run.counts)
     has_records = run.run_id in kept and result != "dry"
     for cell in CHART_SERIES:
-        yield (count_link(run, cell, grid.known_total(cell), has_records=has_records) if is_counted else NO_VALUE)
+        yield (count_link(run, cell, grid.known_total(cell), has_records=has_records) if has_counts else NO_VALUE)
     records = ui_urls.records_url(run.sync_id, ui_urls.RecordFilter(run=run.run_id))
     yield element("a", "view", href=records) if has_records else NO_VALUE
