@@ -193,12 +193,12 @@ class DryRunTables:
         later = self._tables.feed_at(sync, clone.path)
         if clone.original is None:
             return later
-        aside = clone.original_invalid
+        invalid_table = clone.original_invalid
         return CloneFeed(
             original_feed=real,
             clone_feed=later,
             clone_start_version=clone.original.log_version,
-            clone_start_invalid_version=aside.log_version if aside else None,
+            clone_start_invalid_version=invalid_table.log_version if invalid_table else None,
         )
 
     def source(self, sync: Sync) -> SourceState | None:
@@ -207,12 +207,16 @@ class DryRunTables:
         now = read_table_state(clone.path) if clone else None
         if clone is None or now is None:
             return None
-        aside = read_table_state(clone.path + INVALID_TABLE_SUFFIX)
+        invalid_table = read_table_state(clone.path + INVALID_TABLE_SUFFIX)
         return SourceState(
             table_id=clone.original.table_id if clone.original else now.table_id,
             version=_version_with_clone(clone.original, now.version),
-            invalid_version=_version_with_clone(clone.original_invalid, aside.version) if aside else NO_VERSION,
-            invalid_count=(aside.commit_metadata.rows or 0) if aside and aside.commit_metadata else 0,
+            invalid_version=_version_with_clone(clone.original_invalid, invalid_table.version)
+            if invalid_table
+            else NO_VERSION,
+            invalid_count=(invalid_table.commit_metadata.rows or 0)
+            if invalid_table and invalid_table.commit_metadata
+            else 0,
             columns=now.columns,
             row_count=now.commit_metadata.rows if now.commit_metadata else None,
         )
@@ -255,10 +259,10 @@ def remove_dead_dry_run_folders(settings: Settings) -> None:
     """Remove the folders of killed dry runs; keep those of running ones."""
     above = settings.state / DRY_RUNS_FOLDER
     for folder in above.iterdir() if above.is_dir() else ():
-        with contextlib.suppress(BusyError), contextlib.ExitStack() as held:
-            held.enter_context(FileLock(_lock_path(settings, folder.name), purpose="looks after dead dry runs"))
+        with contextlib.suppress(BusyError), contextlib.ExitStack() as locks:
+            locks.enter_context(FileLock(_lock_path(settings, folder.name), purpose="looks after dead dry runs"))
             for java in folder.glob("locks/sessions/*.jvm"):  # a JVM still writes for seconds
-                held.enter_context(FileLock(java, purpose="looks after dead dry runs"))
+                locks.enter_context(FileLock(java, purpose="looks after dead dry runs"))
             _remove_dry_run(settings, folder)
 
 

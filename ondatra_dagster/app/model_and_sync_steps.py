@@ -223,14 +223,14 @@ class RunService:
         if not self.tables.is_open:
             return
         try:
-            done = self.workspace.sync_log.append_missing(lambda: self.tables.sync_log(waits=False))
+            task_result = self.workspace.sync_log.append_missing(lambda: self.tables.sync_log(waits=False))
         except BusyError:
             return  # another run appends, and may not have seen the newest records
         except OndatraError as error:
             interruption.raise_if_interrupted()  # the log has no error
             log.warning("the sync log is left as it is: %s", error)
             return
-        log.info("%s", done.message)
+        log.info("%s", task_result.message)
 
     def run_maintenance(self) -> Iterator[TaskResult]:
         """Run the maintenance tasks, and yield the result of each when it has ended."""

@@ -220,7 +220,7 @@ def download_records(asked: PageRequest) -> Response:
     """Stream the requested records as a file."""
     suffix = f".{asked.path_params['ending']}"
     if suffix not in EXPORT_WRITERS:
-        format_names = [format_names[1:] for format_names in EXPORT_WRITERS]
+        format_names = [ending[1:] for ending in EXPORT_WRITERS]
         raise SelectionError(
             f"records can't be had as {suffix[1:]!r}; {suggest_correction(suffix[1:], format_names, plural='formats')}"
         )
