@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -136,6 +137,20 @@ def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Ware
     folder = tmp_path_factory.getbasetemp()
     with shared_session(settings, folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as warehouse:
         yield warehouse
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a folder for the test; with Spark, one whose path no earlier test had.
+
+    pytest gives the path of a removed folder to the next test, but all tests share one JVM, in which Delta
+    remembers tables by their path.
+    """
+    if "shared_warehouse" not in request.fixturenames:
+        return tmp_path
+    folder = tmp_path / secrets.token_hex(4)
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="session")

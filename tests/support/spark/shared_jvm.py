@@ -5,7 +5,6 @@ Each worker has its own session there, so settings and temporary views are separ
 
 import contextlib
 import fcntl
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +39,6 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         known = _JvmAddress(*orjson.loads(door.read_bytes())) if door.exists() else None
         guest = _lock_file(folder / "guests.lock", fcntl.LOCK_SH)
         warehouse = Warehouse(settings)
-        warehouse.expect_bytes(math.inf)  # the JVM will live for minutes
         if known:
             guest.__enter__()
             warehouse._session = _connect_session(known)
