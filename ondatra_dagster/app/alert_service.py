@@ -101,7 +101,7 @@ class AlertService:
         sent_count = self.send()
         unsent_alerts, active_alerts = self._store.read_unsent(), self._store.read_active_alerts()
         unsent_note = (
-            f"; {format_count(len(unsent_alerts), 'alert')} couldn't be sent and will be at the next look"
+            f"; {format_count(len(unsent_alerts), 'alert')} couldn't be sent, and will be at the next check"
             if unsent_alerts
             else ""
         )
@@ -137,7 +137,7 @@ class AlertService:
             for alert in self._store.read_unsent():
                 if problem := webhook.send_alert(alert.id, alert.body):
                     self._store.store_send_error(alert, problem)
-                    log.warning("an alert was not taken: %s", problem)
+                    log.warning("an alert was not accepted: %s", problem)
                     break
                 self._store.delete_sent(alert)
                 sent_count += 1
@@ -162,7 +162,7 @@ class AlertService:
         try:
             self._store.apply_results(list(read()), functools.partial(self._build_alert, run=run), known=known)
         except OndatraError as error:
-            log.warning("alerts are left as they are: %s", error)
+            log.warning("alerts were not evaluated: %s", error)
 
     def _recovery_results(self) -> Iterator[RuleResult]:
         for alert in self._initial_alerts:

@@ -230,6 +230,7 @@ def _version_with_clone(original: TableState | None, version: int) -> int:
 
 
 DRY_RUNS_FOLDER = "dry"
+REMOVAL_PURPOSE = "removes the folders of ended dry runs"
 WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # the parent folder in the warehouse, for tables that other machines must see
 TABLES_ADDRESS_FILE = "tables_at"  # a file with the address of the tables, if they aren't in the folder
 
@@ -260,9 +261,9 @@ def remove_dead_dry_run_folders(settings: Settings) -> None:
     above = settings.state / DRY_RUNS_FOLDER
     for folder in above.iterdir() if above.is_dir() else ():
         with contextlib.suppress(BusyError), contextlib.ExitStack() as locks:
-            locks.enter_context(FileLock(_lock_path(settings, folder.name), purpose="looks after dead dry runs"))
+            locks.enter_context(FileLock(_lock_path(settings, folder.name), purpose=REMOVAL_PURPOSE))
             for java in folder.glob("locks/sessions/*.jvm"):  # a JVM still writes for seconds
-                locks.enter_context(FileLock(java, purpose="looks after dead dry runs"))
+                locks.enter_context(FileLock(java, purpose=REMOVAL_PURPOSE))
             _remove_dry_run(settings, folder)
 
 

@@ -34,7 +34,7 @@ def _write_trace(error: Exception, state: Path | None) -> str:
             reason = str(problem)
         else:
             return f"the whole trace is in {file.name}"
-    return f"its trace couldn't be kept ({reason})"
+    return f"its trace couldn't be written ({reason})"
 
 
 @contextlib.contextmanager

@@ -192,7 +192,7 @@ class RunService:
             return judge_invalid_events(self.workspace.invalid_count(model.id), samples)
         if written:
             return judge_invalid_rows(written.invalid_counts, written.invalid_samples)
-        return judge_invalid_rows({"set_aside": self.workspace.invalid_count(model.id)})
+        return judge_invalid_rows({"invalid_rows": self.workspace.invalid_count(model.id)})
 
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
@@ -228,7 +228,7 @@ class RunService:
             return  # another run appends, and may not have seen the newest records
         except OndatraError as error:
             interruption.raise_if_interrupted()  # the log has no error
-            log.warning("the sync log is left as it is: %s", error)
+            log.warning("the sync log was not updated: %s", error)
             return
         log.info("%s", task_result.message)
 
@@ -290,13 +290,13 @@ def judge_finding(finding: RowCheckResult) -> SyncCheckResult:
 def judge_invalid_events(total: int, samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
     """Return the verdict on events that no longer fit the table's columns."""
     message = describe_invalid_events(total) if total else "every event fits the columns"
-    return _invalid_records_result("event", message, {"set_aside": total} if total else {}, samples)
+    return _invalid_records_result("event", message, {"invalid_rows": total} if total else {}, samples)
 
 
 def judge_invalid_rows(counts: Mapping[str, int], samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
     """Return the verdict on rows that a write kept out of the table."""
     total = sum(counts.values())
-    message = describe_invalid_rows(total) if total else "every row has a key of its own"
+    message = describe_invalid_rows(total) if total else "every row has a unique key"
     return _invalid_records_result("key", message, dict(counts), samples)
 
 

@@ -52,23 +52,23 @@ def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
         return Metric(f"ondatra_sync_{name}", of_type, text, _known_samples(labels, values))
 
     yield each("queue_depth", GAUGE, "Keys that are still to be delivered.", [s.depth for s in syncs])
-    yield each("oldest_waiting_seconds", GAUGE, "Age of the oldest of these.", [s.oldest_seconds for s in syncs])
+    yield each("oldest_waiting_seconds", GAUGE, "Age of the oldest of these keys.", [s.oldest_seconds for s in syncs])
     yield each("dead_letters", GAUGE, "Keys that were given up or refused.", [s.dead for s in syncs])
-    yield each("open_jobs", GAUGE, "Asynchronous jobs that go on.", [s.open_jobs for s in syncs])
+    yield each("open_jobs", GAUGE, "Asynchronous jobs that are open.", [s.open_jobs for s in syncs])
     yield each("next_due_timestamp_seconds", GAUGE, "When a retry or a poll is due.", [s.next_due_at for s in syncs])
     yield each("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])
     yield each("runs_total", COUNTER, "Runs in the history.", [s.totals.runs for s in syncs])
-    yield each("failed_runs_total", COUNTER, "Of these, failed or crashed.", [s.totals.failed_runs for s in syncs])
+    yield each("failed_runs_total", COUNTER, "Runs that failed or crashed.", [s.totals.failed_runs for s in syncs])
     yield each(
         "interrupted_runs_total",
         COUNTER,
-        "Of these, ended by Ctrl-C or SIGTERM.",
+        "Runs that were ended by Ctrl-C or SIGTERM.",
         [s.totals.interrupted_runs for s in syncs],
     )
     yield Metric(
         "ondatra_sync_units_total",
         COUNTER,
-        "Units by what became of them in the runs of the history.",
+        "Units in the runs of the history, by their outcome.",
         [
             MetricSample({"sync": sync.sync, "outcome": outcome}, sync.totals.row_counts.get(cell, 0))
             for sync in syncs
@@ -76,7 +76,7 @@ def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
         ],
     )
     successes = [s.totals.last_success.timestamp() if s.totals.last_success else None for s in syncs]
-    yield each("last_success_timestamp_seconds", GAUGE, "When a run last ended well.", successes)
+    yield each("last_success_timestamp_seconds", GAUGE, "When a run last succeeded.", successes)
     yield each("last_run_duration_seconds", GAUGE, "How long the newest run took.", [s.last_run_seconds for s in syncs])
 
 
@@ -87,7 +87,7 @@ def _model_metrics(models: tuple[ModelMetrics, ...]) -> Iterator[Metric]:
 
     yield each("version", "The newest version that changed rows.", [m.version for m in models])
     yield each("rows", "Rows of the table.", [m.rows for m in models])
-    yield each("disk_bytes", "What its folder takes, old versions too.", [m.disk_bytes for m in models])
+    yield each("disk_bytes", "Size of its folder, with old versions.", [m.disk_bytes for m in models])
     yield each("changed_timestamp_seconds", "When its rows last changed.", [m.changed_at for m in models])
 
 

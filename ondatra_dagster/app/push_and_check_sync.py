@@ -59,7 +59,7 @@ def _write_fact_tables(workspace: Workspace) -> str | None:
     try:
         workspace.tracking.write_fact_tables(build_fact_tables(sync.endpoints for sync in workspace.syncs.values()))
     except StateError as error:
-        return f"the fact tables are left as they are: {error}"
+        return f"the source and destination tables were not updated: {error}"
     return None
 
 

@@ -210,10 +210,10 @@ class Workspace:
 
 def _lost_queue_message(sync_id: str, state: QueueStatus | None) -> str:
     if state and state.is_forgotten:
-        return f"it was forgotten: the next run asks for `ondatra resync {sync_id}`"
+        return f"it was forgotten: the next run requires `ondatra resync {sync_id}`"
     return (
-        "its queue is lost: the next run rebuilds it from the frontier and the records,"
-        f" or asks for `ondatra resync {sync_id}` where these are gone too"
+        "its queue is lost: the next run rebuilds it from the queue snapshot and the records,"
+        f" or requires `ondatra resync {sync_id}` if these are lost too"
     )
 
 
@@ -319,4 +319,4 @@ class ProjectCache:
         try:
             self._workspace, self._load_error = self._load(self._root), ""
         except OndatraError as error:
-            self._load_error = f"The project can't be read, so it is shown as it was before. {error}"
+            self._load_error = f"The project can't be read, so its last readable state is shown. {error}"

@@ -14,7 +14,7 @@ def find_root() -> Path:
     for candidate in (folder, *folder.parents):
         if _is_project(candidate):
             return candidate
-    raise SettingsError(f"{folder} is in no project; stand in one, or make one: ondatra init DIR")
+    raise SettingsError(f"{folder} is not in an ondatra project; change into one, or create one: ondatra init DIR")
 
 
 def open_workspace() -> Workspace:

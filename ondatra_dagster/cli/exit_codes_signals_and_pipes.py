@@ -66,7 +66,7 @@ def _open_null(number: int) -> None:
         os.close(null)
 
 
-INTERRUPTED_MESSAGE = "interrupted; run it again to go on from here"
+INTERRUPTED_MESSAGE = "interrupted; run it again to continue"
 FAILURE_CODE = 1
 
 

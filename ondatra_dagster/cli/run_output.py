@@ -46,7 +46,7 @@ class TextProgress(RunProgress):
         syncs = sum(step.will_run for step in plan.syncs)
         self._steps_total = models + syncs
         self._steps_ended = 0
-        start_note = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
+        start_note = "; Spark starts first, in about 10 s" if plan.needs_tables and starts_spark else ""
         print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{start_note}")
         started_at = clock()
         self._status_line.show(lambda: f"… starting, {format_duration(clock() - started_at)}")
@@ -174,7 +174,7 @@ class JsonProgress(RunProgress):
                 "inserted": result.inserted,
                 "updated": result.updated,
                 "deleted": result.deleted,
-                "set_aside": result.invalid_rows,
+                "invalid_rows": result.invalid_rows,
                 "checks": _severities(result.verdicts),
                 "seconds": round(result.seconds, 3),
             }
@@ -252,7 +252,7 @@ def _format_counts(result: SyncResult) -> str:
 
 MAX_CHANGE_WIDTH = 100  # terminal columns of a row's changes
 MAX_VALUE_WIDTH = 40  # terminal columns of one value, so that the next one is visible, too
-OPTIONAL_COLUMNS = ("set_aside", "waiting", "dead", "in_jobs")  # columns that are left out while they are 0
+OPTIONAL_COLUMNS = ("invalid_rows", "waiting", "dead", "in_jobs")  # columns that are left out while they are 0
 WHOLE_TABLE_KEY = "all"  # instead of the key, when a whole table is sent
 CHANGE_VERBS = ("create", "update", "delete")
 
@@ -262,7 +262,7 @@ def _format_dry_run(forecast: DryRunResult) -> str:
     if forecast.refusal or forecast.summary.run_id is None:
         return forecast.summary.message
     invalid_rows = forecast.counts["invalid"]
-    invalid_note = f"{format_count(invalid_rows, 'row')} newly set aside" if invalid_rows else ""
+    invalid_note = f"{format_count(invalid_rows, 'row')} newly invalid" if invalid_rows else ""
     change_text = f"would {format_changes(forecast.expected_changes.change_counts, noun=forecast.summary.unit_noun)}"
     return "; ".join(filter(None, (change_text, invalid_note, forecast.summary.message)))
 

@@ -81,13 +81,13 @@ class CollectorApp:
         if method == "OPTIONS" and path.startswith(f"/{COLLECT_SEGMENT}/"):
             return CollectorResponse(204, headers=PREFLIGHT_HEADERS if self._settings.origins else ())
         allow_headers = ALLOW_READ_HEADERS if page else ALLOW_POST_HEADERS
-        sentence = f"{method} isn't taken here; {'GET it' if page else 'POST events'}"
+        sentence = f"{method} isn't accepted here; {'GET it' if page else 'POST events'}"
         raise RequestRejectedError(405, "method", sentence, allow_headers)
 
     def _find_route(self, path: str, headers: RequestHeaders) -> ModelRoute:
         """Return the model's route; refuse the request for anything except its events."""
         if path in self._endpoints:
-            raise RequestRejectedError(405, "method", "POST isn't taken here; GET it", ALLOW_READ_HEADERS)
+            raise RequestRejectedError(405, "method", "POST isn't accepted here; GET it", ALLOW_READ_HEADERS)
         check_token(headers, self._token)
         route = self._collector.routes.find_route(path)
         check_content_type(headers)
@@ -118,7 +118,7 @@ class CollectorApp:
         except StateError as error:
             raise RequestRejectedError(503, "file", str(error), ((b"retry-after", b"30"),)) from None
         if result is StoreResult.KEY_CONFLICT:
-            raise RequestRejectedError(409, "key", "this Idempotency-Key came with another body before; take a new one")
+            raise RequestRejectedError(409, "key", "this Idempotency-Key was used with another body; use a new one")
         counts_by_model = self._counts.accepted_events if result is StoreResult.NEW else self._counts.repeated_events
         counts_by_model[request.model] += request.events
         self._counts.received_bytes += len(request.body)
@@ -138,7 +138,7 @@ def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
     try:
         events = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise RequestRejectedError(400, "json", f"the body is no JSON: {error}") from None
+        raise RequestRejectedError(400, "json", f"the body isn't JSON: {error}") from None
     if not route.is_batch:
         events = [events]
     elif type(events) is not list:
@@ -153,7 +153,7 @@ def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
         details: dict[str, Any] = (
             {"errors": listed_problems, "more": unlisted_count} if unlisted_count > 0 else {"errors": listed_problems}
         )
-        raise RequestRejectedError(400, "invalid", f"{fields} can't be taken; nothing was", **details)
+        raise RequestRejectedError(400, "invalid", f"{fields} can't be accepted; nothing was stored", **details)
     return len(events)
 
 

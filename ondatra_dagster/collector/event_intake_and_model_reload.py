@@ -69,7 +69,7 @@ class Backpressure:
     def check_queue_and_disk(self) -> RequestRejectedError | None:
         """Return the same for the limits that the operator has to act on: waiting events and disk space."""
         if self._count_pending() >= self._settings.max_waiting:
-            sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
+            sentence = f"{self._settings.max_waiting} events wait for a run; send it later"
             return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
         self.check_disk()
         if self.free_bytes < self._settings.free_bytes:
@@ -170,7 +170,7 @@ class Collector:
         try:
             return self._format_own_metrics() + await asyncio.to_thread(self._extra_metrics)
         except OndatraError as error:
-            log.warning("metrics tell of events only: %s", error)
+            log.warning("the metrics are about events only: %s", error)
             return self._format_own_metrics()
 
     def _format_own_metrics(self) -> str:
@@ -197,7 +197,7 @@ class Collector:
         try:
             await self._delete_flushed()
         except OndatraError as error:
-            log.warning("what the tables have can't be dropped: %s", error)
+            log.warning("events that are already in tables can't be removed: %s", error)
         if routes := await asyncio.to_thread(self._reload_models):
             await self._switch_routes(routes)
 
@@ -221,7 +221,7 @@ class Collector:
             try:
                 last_number = read_last_transaction(warehouse_table_path(self._settings, model), numbering)
             except TABLE_READ_ERRORS as error:
-                log.warning("what the table of %s has can't be dropped: %s", model, error)
+                log.warning("events that are already in the table of %s can't be removed: %s", model, error)
                 continue
             if last_number:
                 numbers_by_model[model] = last_number
@@ -247,10 +247,10 @@ class Collector:
         try:
             await self._apply_routes(routes)
         except TABLE_READ_ERRORS as error:
-            log.warning("the models have changed and a table can't be read, so the old ones go on: %s", error)
+            log.warning("the models have changed and a table can't be read, so the old ones stay in use: %s", error)
             return
         self._new_routes = None
-        log.warning("models were read anew: %s", ", ".join(model.name for model in routes.models.values()))
+        log.warning("the models were reloaded: %s", ", ".join(model.name for model in routes.models.values()))
 
     def _count_pending(self) -> int:
         return self._event_counts.total()

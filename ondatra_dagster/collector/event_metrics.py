@@ -31,13 +31,13 @@ def format_event_metrics(
     ages = {model: max(now - oldest_times[model], 0.0) for model in pending if model in oldest_times}
     received_bytes, commits = {"": counts.received_bytes}, {"": commit_count}
     metrics: Sequence[tuple[str, str, str, str, Mapping[str, float]]] = (
-        ("accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted_events),
-        ("repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated_events),
-        ("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused_requests),
-        ("received_bytes_total", COUNTER, "Bytes of the requests that were taken.", "", received_bytes),
+        ("accepted_total", COUNTER, "Events that were accepted and stored durably.", "model", counts.accepted_events),
+        ("repeated_total", COUNTER, "Events received again with the same key.", "model", counts.repeated_events),
+        ("refused_total", COUNTER, "Requests that were refused.", "reason", counts.refused_requests),
+        ("received_bytes_total", COUNTER, "Bytes of the accepted requests.", "", received_bytes),
         ("commits_total", COUNTER, "Commits to the file.", "", commits),
         ("waiting", GAUGE, "Events that no table has yet.", "model", pending),
-        ("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages),
+        ("oldest_seconds", GAUGE, "Waiting time of the oldest of these events.", "model", ages),
         ("file_bytes", GAUGE, "Bytes of the file that holds them.", "", {"": file_bytes}),
         ("free_bytes", GAUGE, "Bytes that are free on its disk.", "", {"": free_bytes}),
     )

@@ -138,7 +138,7 @@ def open_listener(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
     except OSError as error:
-        raise StateError(f"{host}:{port} can't be listened at ({error}); choose another --port or --host") from error
+        raise StateError(f"{host}:{port} can't be used ({error}); choose another --port or --host") from error
 
 
 def read_token(settings: Settings) -> str | None:
@@ -217,4 +217,4 @@ class CollectorServer:
             periodic_tasks.cancel()
         if is_over:
             periodic_tasks.result()
-            raise StateError("the file of events can't be written any more; start it again")
+            raise StateError("the file of events can't be written any more; restart the collector")

@@ -269,7 +269,7 @@ def read_page_after(path: Path, model: str, number: int, *, most: int) -> list[S
 def _to_stored_request(store: SqliteStore, row: SqlRow) -> StoredRequest:
     number, _, received_at, events, compressed_body, digest = row
     if _request_digest(*row[:-1]) != digest:
-        raise store.damage_error(f"request {number} isn't as it came")
+        raise store.damage_error(f"request {number} is damaged")
     return StoredRequest(number, received_at, events, decompress_body(compressed_body))
 
 
@@ -285,7 +285,7 @@ def _select_sequence_id(store: SqliteStore) -> str:
     match store.fetch_rows(SELECT_IDENTITY):
         case [(str(identity), identity_copy)] if identity == identity_copy:
             return f"{SEQUENCE_PREFIX}{identity}"
-    raise store.damage_error("it no longer tells which file it is")
+    raise store.damage_error("its own id is missing")
 
 
 MIN_COMPRESSED_BYTES = 1000  # compression isn't worth it below this; single events are smaller

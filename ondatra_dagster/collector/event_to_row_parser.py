@@ -59,7 +59,7 @@ class EventParser:
         """Return the event's values in the order of the columns, and last the JSON of _extra; note its problems."""
         values = self._empty_row.copy()
         if type(event) is not dict:
-            reading.add_problem("", "is no object; an event is one: {…}")
+            reading.add_problem("", "isn't an object; an event is one: {…}")
             return values
         self._parse_fields(event, values, reading)
         for column in self._required:
@@ -88,7 +88,9 @@ class EventParser:
         if column_name is None:
             reading.add_unknown(name, value)
         elif column_name in event or values[self._columns[column_name].value_index] is not None:
-            reading.add_problem(name, f"comes twice, as {column_name!r} too" if column_name in event else "comes twice")
+            reading.add_problem(
+                name, f"is given twice, as {column_name!r} too" if column_name in event else "is given twice"
+            )
         elif value is not None:
             column = self._columns[column_name]
             values[column.value_index] = column.parse(value, name, reading)
@@ -97,13 +99,13 @@ class EventParser:
         extra, reading.extra = reading.extra, {}
         if not self._keeps_unknown:
             for path in extra:
-                reading.add_problem(path, "is no column of the model, which takes no others")
+                reading.add_problem(path, "isn't a column of the model, which accepts no others")
             return None
         try:
             return orjson.dumps(extra).decode()
         except TypeError:  # orjson reads deeper nesting and larger numbers than it writes
             for path in extra:
-                reading.add_problem(path, "is nested too deep, or too large a number")
+                reading.add_problem(path, "is nested too deeply, or is too large a number")
             return None
 
 

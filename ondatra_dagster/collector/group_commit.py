@@ -16,7 +16,7 @@ from ondatra_dagster.collector.event_store import EventRequest, EventStore, Stor
 from ondatra_dagster.errors import StateError
 
 MAX_REQUESTS_PER_COMMIT = 5000
-STOPPING_MESSAGE = "the collector is ending; send it again"
+STOPPING_MESSAGE = "the collector is shutting down; send it again"
 
 
 class _Task(NamedTuple):

@@ -77,10 +77,10 @@ def check_content_type(headers: RequestHeaders) -> None:
     """Refuse a body that isn't JSON: pages of any site can send forms and texts without a preflight request."""
     content_type = headers.get(b"content-type", b"")
     if not JSON_CONTENT_TYPE.fullmatch(content_type):
-        sentence = "only JSON is taken; send Content-Type: application/json"
+        sentence = "only JSON is accepted; send Content-Type: application/json"
         raise RequestRejectedError(415, "format", sentence)
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise RequestRejectedError(415, "format", "send the body as it is, not packed")
+        raise RequestRejectedError(415, "format", "send the body uncompressed")
 
 
 def read_idempotency_key(headers: RequestHeaders) -> str | None:
@@ -89,7 +89,7 @@ def read_idempotency_key(headers: RequestHeaders) -> str | None:
     if key is None:
         return None
     if not IDEMPOTENCY_KEY.fullmatch(key):
-        sentence = f"an Idempotency-Key has 1 to {MAX_KEY_LENGTH} visible letters of ASCII"
+        sentence = f"an Idempotency-Key has 1 to {MAX_KEY_LENGTH} visible ASCII characters"
         raise RequestRejectedError(400, "key", sentence)
     return key.decode("ascii")
 
@@ -209,7 +209,7 @@ def host_name(host: str) -> str:
 
 def _wrong_host_error(host: str) -> RequestRejectedError:
     problem = (
-        f"requests for the host {host[:MAX_SHOWN_LENGTH]!r} aren't taken" if host else "the request has no Host header"
+        f"requests for the host {host[:MAX_SHOWN_LENGTH]!r} aren't accepted" if host else "there is no Host header"
     )
     remedy = "use 127.0.0.1 or localhost, or add the name to the setting events.hosts, without a port"
     return RequestRejectedError(421, "host", f"{problem}; {remedy}", CLOSE_HEADERS)

@@ -97,7 +97,7 @@ def _integer_parser(of: EventType) -> ValueParser:
         ):
             return int(value)
         if type(value) is float and not value.is_integer():
-            return notes.add_problem(path, f"is no whole number; expected {of}")
+            return notes.add_problem(path, f"isn't a whole number; expected {of}")
         if type(value) in (int, float):
             return notes.add_problem(path, f"is out of range; {of} is {minimum} to {maximum}")
         return _add_type_problem(value, path, notes, of)
@@ -125,12 +125,12 @@ def _decimal_parser(of: EventType) -> ValueParser:
             return _add_type_problem(value, path, notes, of)
         if type(value) is float and not _is_exact(value, text):
             return notes.add_problem(
-                path, f"has more than {SAFE_DIGITS} digits, which only a text keeps; write it as one"
+                path, f"has more than {SAFE_DIGITS} digits, which only a string keeps; write it as a string"
             )
         try:
             return decimal.Decimal(text).quantize(unit, context=exact_context)
         except decimal.DecimalException:
-            return notes.add_problem(path, f"doesn't fit {of}: {of.precision} digits, {of.scale} behind the point")
+            return notes.add_problem(path, f"doesn't fit {of}: {of.precision} digits, {of.scale} of them decimals")
 
     return read
 
@@ -160,7 +160,7 @@ def _parse_date(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
             return datetime.date.fromisoformat(value)
     except ValueError:
         pass  # the problem is noted below, as for any other text that is no date
-    return notes.add_problem(path, "is no date; write it as 2026-11-18")
+    return notes.add_problem(path, "isn't a date; write it as 2026-11-18")
 
 
 def _parse_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
@@ -170,7 +170,7 @@ def _parse_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) ->
         time = _parse_datetime(value)
         return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
-        return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00Z")
+        return notes.add_problem(path, "isn't a time; write it as 2026-11-18T12:00:00Z")
 
 
 def _parse_local_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
@@ -179,7 +179,7 @@ def _parse_local_timestamp(of: EventType, value: Any, path: str, notes: ParseNot
     try:
         time = _parse_datetime(value)
     except ValueError:
-        return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00")
+        return notes.add_problem(path, "isn't a time; write it as 2026-11-18T12:00:00")
     if time.tzinfo is not None:
         return notes.add_problem(path, f"has a zone, and {of} has none; leave it out")
     return time
@@ -198,7 +198,7 @@ def _parse_binary(of: EventType, value: Any, path: str, notes: ParseNotes) -> An
     try:
         return base64.b64decode(value, validate=True)
     except ValueError:
-        return notes.add_problem(path, "is no base64")
+        return notes.add_problem(path, "isn't base64")
 
 
 def _array_parser(of: EventType) -> ValueParser:
@@ -256,7 +256,7 @@ def _struct_parser(of: EventType) -> ValueParser:
             if name is None:
                 notes.add_unknown(field_path, item)
             elif name != field_name and name in value:
-                notes.add_problem(field_path, f"comes twice, as {name!r} too")
+                notes.add_problem(field_path, f"is given twice, as {name!r} too")
             elif item is not None:
                 fields[name] = readers[name](item, field_path, notes)
         return fields

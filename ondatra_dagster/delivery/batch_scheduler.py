@@ -237,6 +237,6 @@ def has_crashed_too_often(batch: Batch) -> bool:
 
 def reject_crashing_rows(batch: Batch) -> PushResult:
     """Return the rejection of a unit that crashed the process alone too often; push doesn't get it again."""
-    message = f"this row alone ended the process {batch.crash_count} times; mend the push function, then replay it"
+    message = f"this row alone ended the process {batch.crash_count} times; correct the push function and replay it"
     # the API may have taken the row before the process ended
     return PushResult(dict.fromkeys(batch.result_keys, RowOutcome(Verdict.REJECT, message)), unanswered_calls=1)

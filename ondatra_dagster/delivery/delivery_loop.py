@@ -44,7 +44,7 @@ MAX_IDLE_SECONDS = 10.0  # without a returned batch
 # values.
 MAX_BATCHES_AHEAD = 7
 MAX_ROWS_AHEAD = 2_000
-MISSING_POLL = "the push function has no poll() any more to ask about their job: the rows are sent anew"
+MISSING_POLL = "the push function no longer has a poll() for their job: the rows are sent again"
 INTERRUPT_GRACE_SECONDS = 3.0  # for batches in flight to return after Ctrl-C
 
 

@@ -78,9 +78,9 @@ class RowOutcome:
         The message shows an `unknown` key, and as `example` a key of the batch.
         """
         more = f" and {format_count(unknown_count - 1, 'more key')}" if unknown_count > 1 else ""
-        are_no_rows = "are no rows" if unknown_count > 1 else "is no row"
+        are_no_rows = "are not rows" if unknown_count > 1 else "is not a row"
         return cls.implicit_error(
-            f"push() returned {unknown}{more}, which {are_no_rows} of this batch; a key is the text"
+            f"push() returned {unknown}{more}, which {are_no_rows} of this batch; a key is the string"
             f' "rowid:change_type", such as {example!r}'
         )
 

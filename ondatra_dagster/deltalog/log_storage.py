@@ -37,7 +37,7 @@ def open_log(table: str | Path) -> LogStorage:
         return LocalLogStorage(path / LOG_FOLDER)
     if scheme_of(table) in S3_SCHEMES:
         return S3LogStorage(open_s3_filesystem(s3_access_of(table)), f"{bucket_path(str(table))}/{LOG_FOLDER}")
-    raise WarehouseError(f"{table} can't be looked at without Spark: use a folder, or an s3a:// address")
+    raise WarehouseError(f"{table} can't be read without Spark: use a folder, or an s3a:// address")
 
 
 class LocalLogStorage:

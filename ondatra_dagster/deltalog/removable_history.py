@@ -136,7 +136,7 @@ def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
     log = open_log(table)
     action_kinds = {kind for name in past.checkpoint for kind, _ in read_checkpoint_actions(log.read_file(name))}
     if not action_kinds >= TABLE_ACTIONS:
-        raise WarehouseError(f"{past.checkpoint} in {log} doesn't say what the table is; look at it")
+        raise WarehouseError(f"{past.checkpoint} in {log} doesn't describe the table; check that file")
     return sum(log.remove_file(name) for name in past.log_files)
 
 

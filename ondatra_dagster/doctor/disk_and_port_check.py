@@ -31,7 +31,7 @@ def check_disks(machine: CheckContext) -> Iterator[CheckResult]:
     folders = {name: _nearest_folder(path) for name, path in _written_folders(machine, machine.settings).items()}
     for name, folder in folders.items():
         if not os.access(folder, os.W_OK):
-            yield failed_result(f"{folder}, for {name}, can't be written", "let this user write there")
+            yield failed_result(f"{folder}, for {name}, can't be written", "give this user write permission there")
     for folder, names in _folders_by_disk(folders).items():
         yield _judge_free_space(folder, ", ".join(names))
 

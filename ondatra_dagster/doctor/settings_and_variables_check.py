@@ -20,7 +20,7 @@ def check_settings(machine: CheckContext) -> Iterator[CheckResult]:
         yield from (failed_result(str(problem)) for problem in machine.settings_problems)
     elif not machine.is_project:
         yield warning_result(
-            f"{machine.folder} is in no project, so only this machine is checked",
+            f"{machine.folder} is not in an ondatra project, so only this machine is checked",
             "for the rest, change into a project, or create one: ondatra init DIR",
         )
     elif machine.workspace is None:

@@ -22,16 +22,16 @@ def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
             if (version_count := enqueue_changes()) is not None:
                 versions[sync_id] = version_count
         except BusyError:
-            problems.append(f"{sync_id} is at work, and takes them in by itself")
+            problems.append(f"{sync_id} is running, and enqueues them itself")
         except ResyncNeededError as error:  # the sync's own runs fail with the same error
             problems.append(str(error))
         except OndatraError as error:
             is_successful = False
             problems.append(f"{sync_id}: {error}")
-    version_note = f"{format_count(len(versions), 'sync')} took in new versions" if versions else ""
+    version_note = f"{format_count(len(versions), 'sync')} enqueued new versions" if versions else ""
     return TaskResult(
         task=ENQUEUE_TASK,
-        message="; ".join(filter(None, [version_note, *problems])) or "every sync has seen its table as it is",
+        message="; ".join(filter(None, [version_note, *problems])) or "every sync has its table's newest version",
         counts={"syncs": len(versions), "versions": sum(versions.values())},
         details=tuple({"sync": sync_id, "versions": number} for sync_id, number in versions.items()),
         is_successful=is_successful,
@@ -58,7 +58,7 @@ def report_dead_letters(
     )
     reasons = {"can't be read": unread, "is lost": lost}
     unknown_note = "".join(
-        f"; of {', '.join(syncs)} nobody knows, for its queue {reason}" for reason, syncs in reasons.items() if syncs
+        f"; unknown for {', '.join(syncs)}: its queue {reason}" for reason, syncs in reasons.items() if syncs
     )
     return TaskResult(
         task=DEAD_LETTER_TASK,
@@ -85,6 +85,6 @@ def refresh_fact_tables(tracking: RecordStore, syncs: Collection[Sync]) -> TaskR
     tracking.write_fact_tables(facts)
     return TaskResult(
         task=FACT_TABLE_TASK,
-        message=f"the fact tables tell of {format_count(len(syncs), 'sync')}",
+        message=f"the source and destination tables describe {format_count(len(syncs), 'sync')}",
         counts={name: len(rows) for name, rows in facts.items()},
     )

@@ -25,19 +25,19 @@ class TaskResult:
 MaintenanceTask = Callable[[], TaskResult]
 
 
-def run_tasks(duties: Mapping[str, MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
+def run_tasks(tasks: Mapping[str, MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
     """Run the tasks one after the other, and yield their results. A failed task doesn't stop the others.
 
     The result of a failed task says why; `explain` makes a sentence of an unexpected error.
     """
-    for name, task in duties.items():
+    for name, task in tasks.items():
         yield _run_task(name, task, explain)
 
 
 @interruption.raise_on_signal()
-def _run_task(name: str, duty: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
+def _run_task(name: str, task: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
     try:
-        return duty()
+        return task()
     except Exception as error:  # the outermost handler of a task: the others still run
         interruption.raise_if_interrupted()  # the task fails because it was interrupted
         message = str(error) if isinstance(error, OndatraError) else explain(error)

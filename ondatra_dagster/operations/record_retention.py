@@ -39,12 +39,12 @@ def prune_records(
     no_limit_text = "records are kept for ever"
     deleted_text = f"records of {format_count(pruner.runs, 'run')} older than {format_count(days or 0, 'day')} are gone"
     leftover_note = (
-        f"; removed {format_count(len(leftover_sizes), 'file')} that killed processes left half written"
+        f"; removed {format_count(len(leftover_sizes), 'file')} that killed processes left incomplete"
         if leftover_sizes
         else ""
     )
     size_note = f", {format_count(freed_bytes, 'byte')}" if pruner.runs or leftover_sizes else ""
-    busy_note = f"; at work, and left for the next time: {', '.join(pruner.busy_syncs)}" if pruner.busy_syncs else ""
+    busy_note = f"; in use, so skipped this time: {', '.join(pruner.busy_syncs)}" if pruner.busy_syncs else ""
     return TaskResult(
         task=RETENTION_TASK,
         message=f"{no_limit_text if days is None else deleted_text}{leftover_note}{size_note}{busy_note}",

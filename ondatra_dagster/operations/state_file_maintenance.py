@@ -54,7 +54,7 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
             busy_files.append(file.path.stem)
         except StateError as error:
             error_texts.append(f"; {error}")
-    busy_note = f"; at work, and left for the next time: {', '.join(busy_files)}" if busy_files else ""
+    busy_note = f"; in use, so skipped this time: {', '.join(busy_files)}" if busy_files else ""
     return TaskResult(
         task=STATE_FILE_TASK,
         message=f"{format_count(file_count, 'SQLite file')} looked after, {format_size(freed_bytes)} freed"
@@ -76,6 +76,6 @@ def rotate_logs(folder: Path) -> TaskResult:
             log.replace(old_log)
         rotated_logs.append(log.name)
     message = (
-        f"{', '.join(rotated_logs)} begun anew, {format_size(freed_bytes)} freed" if rotated_logs else "none is long"
+        f"{', '.join(rotated_logs)} rotated, {format_size(freed_bytes)} freed" if rotated_logs else "no log is long"
     )
     return TaskResult(task=LOG_TASK, message=message, counts={"turned": len(rotated_logs), "bytes": freed_bytes})

@@ -75,8 +75,8 @@ class SyncLogAppender:
                 return position
         if read_table_state(self._address) is not None:
             raise WarehouseError(
-                f"the commits of {SYNC_LOG_TABLE} no longer say what is in it, so nothing can be added; move"
-                f" {self._address} away to have it made anew from the records that are kept"
+                f"the commits of {SYNC_LOG_TABLE} no longer say what it contains, so nothing can be appended; move"
+                f" {self._address} away, and it is rebuilt from the kept records"
             )
         return SyncLogPosition()
 

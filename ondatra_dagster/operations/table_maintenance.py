@@ -176,14 +176,12 @@ class TableMaintenance:
             total.update({name: number for name, number in table_details.items() if isinstance(number, int)})
         sentences = [*_result_sentences(len(self._details), total), *self._errors]
         if self._busy_tables:
-            sentences.append(f"at work, and left for the next time: {', '.join(self._busy_tables)}")
+            sentences.append(f"in use, so skipped this time: {', '.join(self._busy_tables)}")
         if self._skipped_tables:
-            sentences.append(
-                f"left for the next time, for the machine stood still meanwhile: {', '.join(self._skipped_tables)}"
-            )
+            sentences.append(f"skipped this time, because the machine was suspended: {', '.join(self._skipped_tables)}")
         return TaskResult(
             task=TABLE_TASK,
-            message="; ".join(sentences) or "no table needs anything",
+            message="; ".join(sentences) or "no table needs maintenance",
             counts={TABLE_TASK: len(self._details), **total},
             details=tuple(self._details),
             is_successful=not self._errors,
@@ -195,10 +193,10 @@ def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
     counted_sentences = (
         (tables, f"{format_count(tables, 'table')} looked after"),
         (total["small_files"], f"{format_count(total['small_files'], 'small file')} put into {total['became']}"),
-        (total["files"], f"{format_count(total['files'], 'file')} that nobody needs removed"),
+        (total["files"], f"{format_count(total['files'], 'file')} that are not needed removed"),
         (total["log_files"], f"{format_count(total['log_files'], 'file')} of old commits removed"),
         (total["bytes"], f"{format_size(total['bytes'])} freed"),
-        (total["mended"], f"the retention of {format_count(total['mended'], 'table')} put back after a killed run"),
+        (total["mended"], f"the retention of {format_count(total['mended'], 'table')} restored after a killed run"),
     )
     return [sentence for number, sentence in counted_sentences if number]
 

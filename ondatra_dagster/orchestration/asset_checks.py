@@ -15,17 +15,17 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 CheckReport = TypeVar("CheckReport", dg.AssetCheckResult, dg.AssetCheckEvaluation)
 CHECK_DESCRIPTIONS = {
-    "rejects": "Rows that the API refused for good, dead letters, and rows delivered with a warning",
-    "undelivered": "Rows that wait, and why nothing came of them",
-    "deletes_guard": "What the change would remove from the destination, and whether it may",
-    "invalid_records": "Invalid rows, which aren't written: their key is null, or comes twice",
+    "rejects": "Rows that the API rejected, dead letters, and rows delivered with a warning",
+    "undelivered": "Rows that were not delivered, and why",
+    "deletes_guard": "Records that the change would remove at the destination, and whether that is allowed",
+    "invalid_records": "Invalid rows, which aren't written: their key is null or a duplicate",
 }
-INVALID_EVENTS_DESCRIPTION = "Events that came before the columns were changed, and have no place in them any more"
+INVALID_EVENTS_DESCRIPTION = "Events that arrived before the columns were changed, and no longer fit them"
 SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}
 WORD_DESCRIPTIONS = {
-    CheckType.CONSTRAINT: "Each row that the query gives; when one fails, nothing is written",
-    CheckType.WARNING: "Each row that the query gives; when one fails, all is written",
-    CheckType.AUDIT: "Each row of the table as it would be; when one fails, nothing is written",
+    CheckType.CONSTRAINT: "Each row of the query's result; if one fails, nothing is written",
+    CheckType.WARNING: "Each row of the query's result; if one fails, all rows are still written",
+    CheckType.AUDIT: "Each row that the table would have; if one fails, nothing is written",
 }
 
 

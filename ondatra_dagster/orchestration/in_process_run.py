@@ -185,7 +185,7 @@ def _readable_error(text: str, settings: Settings) -> str:
 
 # the output of steps goes to the user's terminal, not through Dagster's files and processes
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and queues stay"
+IF_DAMAGED = "move it away: Dagster's own history starts again, and tables and queues stay"
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ POOL = RESOURCE_KEY  # the pool of each op that may start Spark: dagster.yaml le
 def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run_service) -> dg.ResourceDefinition:
     """Return the resource that opens the project's run service. Opening it doesn't start Spark."""
 
-    @dg.resource(description="The project's engine: one a run, with at most one Spark session")
+    @dg.resource(description="The project's engine: one per run, with at most one Spark session")
     def engine(context: dg.InitResourceContext) -> Iterator[RunService]:
         make_state_folder_private(workspace.settings.state)
         with contextlib.ExitStack() as stack:

@@ -78,7 +78,7 @@ def close_abandoned_runs(instance: dg.DagsterInstance, state: Path) -> None:
     for run in instance.get_runs(dg.RunsFilter(statuses=ACTIVE_STATUSES, tags={LOCK_TAG: "yes"})):
         path = _lock_path(state, run.run_id)
         if is_abandoned(path):
-            instance.report_run_failed(run, "The process of this run ended without a word")
+            instance.report_run_failed(run, "The process of this run ended unexpectedly")
             with explain_file_errors(path):
                 path.unlink(missing_ok=True)
 

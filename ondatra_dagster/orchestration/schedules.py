@@ -35,7 +35,7 @@ def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
     return schedules
 
 
-@dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read", pool=POOL)
+@dg.op(name="ondatra_maintain", description="Tasks that free space and keep tables fast to read", pool=POOL)
 def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
     """Run all maintenance tasks; after the last one, fail the run if a task failed."""
     with raise_dagster_failure(ondatra, "maintain"):
@@ -46,19 +46,19 @@ def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunSe
             raise dg.Failure(failure_text, allow_retries=False)
 
 
-@dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records", pool=POOL)
+@dg.op(name="ondatra_fact_tables", description="The syncs' sources and destinations, for queries of records", pool=POOL)
 def _fact_tables_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
     with raise_dagster_failure(ondatra, "fact tables"):
         workspace = ondatra.workspace
         _report_results(context, [refresh_fact_tables(workspace.tracking, workspace.syncs.values())])
 
 
-@dg.job(name="ondatra_maintain_job", description="What has to be done from time to time")
+@dg.job(name="ondatra_maintain_job", description="The maintenance tasks that are due")
 def maintain_job() -> None:
     _maintain_op()
 
 
-@dg.job(name="ondatra_fact_tables_job", description="What has to be done each six hours")
+@dg.job(name="ondatra_fact_tables_job", description="The source and destination tables, every six hours")
 def fact_tables_job() -> None:
     _fact_tables_op()
 

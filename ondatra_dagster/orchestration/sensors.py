@@ -58,7 +58,7 @@ def sync_sensor(workspace: Workspace, sync: Sync) -> dg.AssetSensorDefinition:
             return dg.SkipReason(f"{sync.id}: {work.reason}")
         close_abandoned_runs(context.instance, workspace.settings.state)
         if key in keys_in_unfinished_runs(context.instance, [key]):
-            return dg.SkipReason(f"{sync.id}: a run that pushes it is on its way")
+            return dg.SkipReason(f"{sync.id}: a run that pushes it is under way")
         return dg.RunRequest(run_key=f"{sync.id}:{work.work_digest}", asset_selection=[key])
 
     return sensor
@@ -72,7 +72,7 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
         asset_selection=[sync_key(sync.model) for sync in workspace.syncs.values()],
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Pushes rows whose next try is due, and looks after jobs that are open",
+        description="Pushes rows whose retry is due, and polls open jobs",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
@@ -102,7 +102,7 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
         asset_selection=[sync_key(sync.model) for sync in workspace.syncs.values()],
         minimum_interval_seconds=ALERTS_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells alerts.webhook which alerts fired and which are over; starts no run",
+        description="Sends fired and resolved alerts to alerts.webhook; starts no run",
     )
     def sensor(_: dg.SensorEvaluationContext) -> dg.SkipReason:
         current_workspace = _reload_workspace(workspace)
@@ -172,7 +172,7 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
         asset_selection=list(keys.values()),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Brings events that wait into their tables",
+        description="Writes waiting events to their tables",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
@@ -187,7 +187,7 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
             if sensor_request != previous_requests.get(name)
         }
         requests = [_build_run_request(new_requests, [keys[name] for name in new_requests])] if new_requests else []
-        skip_reason = None if new_requests else "no events wait for long enough"
+        skip_reason = None if new_requests else "no events have waited long enough"
         return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
 
     return sensor
@@ -303,12 +303,12 @@ def _skip_reason(
     running_models = [model.name for model in models if model_key(model) in busy]
     requested_models = [model for model in models if model.name not in running_models and model.id in wakes]
     if running_models:
-        return f"a run of {', '.join(running_models)} is on its way"
+        return f"a run of {', '.join(running_models)} is under way"
     if requested_models:
         wait_text = format_duration(max(min(wakes[model.id].next_at for model in requested_models) - now, 0))
         names = ", ".join(model.name for model in requested_models)
-        return f"nothing has changed since a run of {names} was asked for; it is again in {wait_text}"
-    return "what they read has still to be made" if models else "nothing that they read has changed"
+        return f"nothing has changed since a run of {names} was requested; the next request is in {wait_text}"
+    return "their inputs have no table yet" if models else "nothing that they read has changed"
 
 
 def _work_digest(step: ModelStep) -> str:

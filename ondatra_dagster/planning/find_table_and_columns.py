@@ -52,7 +52,7 @@ def find_named_table(project: Project, name: str) -> NamedTable:
 
 def _missing_table_remedy(source: SourceInput) -> str:
     if source.name.casefold() == SYNC_LOG_TABLE:
-        return "it is made when a run with Spark has sent something, or by: ondatra maintain"
+        return "it is created by a run with Spark that sends something, or by: ondatra maintain"
     return f"there is no such table in {source.location}"
 
 

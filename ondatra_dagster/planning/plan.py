@@ -26,8 +26,8 @@ from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSin
 from ondatra_dagster.project.project import Project
 
 MAX_NAMED_INPUTS = 3  # inputs that a reason names
-VERSIONLESS_REASONS = {INPUT_NOT_FOUND: "isn't there", UNVERSIONED: "can't be told to be unchanged"}
-JOBS_DUE_REASON = "open jobs are to be asked about"
+VERSIONLESS_REASONS = {INPUT_NOT_FOUND: "isn't there", UNVERSIONED: "can't be shown to be unchanged"}
+JOBS_DUE_REASON = "open jobs are to be polled"
 NO_VERSION = -1  # the watermark of a queue, or the version of a table, that doesn't exist yet
 
 
@@ -161,12 +161,12 @@ def plan_model(
     missing_ids = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running]
     if missing_ids:
         names = _join_names([project.model(name).name for name in missing_ids])
-        raise SelectionError(f"{model.name} needs {names} to be made before it; select +{model.name} to do that")
+        raise SelectionError(f"{model.name} needs {names} to be computed first; select +{model.name} to do that")
     table = look.tables(model.id)
     if table and table.is_from_newer_version:
         raise newer_version_error(f"the table of {model.name}")
     last_run = find_last_run(table, look.unchanged_runs.get(model.id)) if table else None
-    refresh_reason = "a full refresh was asked for" if is_full and table else None
+    refresh_reason = "a full refresh was requested" if is_full and table else None
     work_reason = (
         refresh_reason
         or next(_work_reasons(model, table, inputs, last_run), None)
@@ -221,7 +221,7 @@ def _work_reasons(
         if names := [name for name, input_version in inputs.items() if input_version == version]:
             yield f"{_format_inputs(model, names)} {description}"
     if last is None:
-        yield "its table was last written by another hand"
+        yield "another program wrote its table last"
     else:
         yield from _difference_reasons(model, inputs, last)
 
@@ -307,7 +307,7 @@ def _backlog_reason(queue: PlanQueueState) -> str:
         return " and ".join(parts) + " in the queue"
     if queue.polls_due:
         return JOBS_DUE_REASON
-    return "finalize() is owed" if queue.can_finalize else "an earlier run left records to publish"
+    return "finalize() is still to be called" if queue.can_finalize else "an earlier run left records to publish"
 
 
 def _format_inputs(model: Model, names: Collection[str]) -> str:

@@ -30,7 +30,7 @@ SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged="move it away: some models are computed once more than they need",
+    if_damaged="move it away: some models are computed once more than needed",
 )
 
 INSERT_RUN = """

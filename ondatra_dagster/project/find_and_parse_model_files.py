@@ -38,7 +38,7 @@ def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
     """Return every model file with a valid name, in order. Report the others as problems."""
     folder = root / "models"
     if not folder.is_dir():
-        report(_problem("models", "there is no such folder", "stand in a project, or make one: ondatra init DIR"))
+        report(_problem("models", "there is no such folder", "change into a project, or create one: ondatra init DIR"))
         return []
     models_by_unique_name: dict[str, ModelFile] = {}
     for path in _sql_files(folder):
@@ -98,7 +98,7 @@ def _find_name_problem(path: Path, folder: Path) -> tuple[str, str] | None:
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             return f"{name!r} can't be part of a model's name", "rename it with A-Z a-z 0-9 _"
     if path.parent.name.casefold() in RESERVED_FOLDERS:
-        return (f"{path.parent.name!r} can't be a folder of models", "rename it: the word has a meaning of its own")
+        return (f"{path.parent.name!r} can't be a folder of models", "rename it: the word is reserved")
     if path.stem.casefold().endswith(INVALID_SUFFIX):
         return (f"a model can't end in {INVALID_SUFFIX}", "rename it: such tables hold invalid rows")
     return None
@@ -169,9 +169,7 @@ def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     for line, comment in draft.query.comments:
         for header_line in find_header_lines(comment, first_line=line):
             if header_line.word in HEADER_WORDS:
-                yield draft.problem(
-                    header_line.number, f"@{header_line.spelling} stands below the query", "move it above"
-                )
+                yield draft.problem(header_line.number, f"@{header_line.spelling} is below the query", "move it above")
 
 
 def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:

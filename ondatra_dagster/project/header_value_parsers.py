@@ -137,7 +137,7 @@ def read_schedule(value: str) -> str:
     if text == ON_CHANGE:
         return text
     if find_nearest(text, [ON_CHANGE], likeness=ON_CHANGE_LIKENESS):
-        raise HeaderValueError(f"{value!r} is no time", f"did you mean {ON_CHANGE!r}?")
+        raise HeaderValueError(f"{value!r} is not a time", f"did you mean {ON_CHANGE!r}?")
     return read_cron(text, remedy=f"{SCHEDULE_REMEDY}; or write {ON_CHANGE}")
 
 
@@ -148,7 +148,7 @@ def read_cron(value: str, *, remedy: str = SCHEDULE_REMEDY) -> str:
         return text
     fields = text.split(" ")
     if len(fields) != len(CRON_FIELDS):
-        raise HeaderValueError(f"{value!r} is no time", remedy)
+        raise HeaderValueError(f"{value!r} is not a time", remedy)
     for field, (name, numbers, names) in zip(fields, CRON_FIELDS, strict=True):
         if not all(_is_cron_part(part, numbers, names) for part in field.split(",")):
             raise HeaderValueError(f"a schedule has no {name} {field!r}", remedy)

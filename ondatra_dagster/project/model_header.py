@@ -208,7 +208,7 @@ def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
     _report_other_keys(reading, kind)
     key_words = [word for word in kind.key_headers if word in reading.lines]
     if len(key_words) > 1:
-        description = f"@{key_words[0]} and @{key_words[1]} say the same of kind {kind.name}"
+        description = f"@{key_words[0]} and @{key_words[1]} mean the same for kind {kind.name}"
         reading.report_word(key_words[1], description, "keep one of them")
     if not key_words and kind.needs_key:
         remedy = f"add -- @{kind.key_headers[0]}: column"

@@ -29,10 +29,10 @@ def sort_topologically(graph: Graph) -> tuple[list[str], list[list[str]]]:
 def find_reachable(graph: Graph, start: str, *, steps: int | None = None) -> set[str]:
     """Return all ids that can be reached from `start` in at most `steps` steps, without `start`."""
     reachable_ids: set[str] = set()
-    frontier = {start}
-    while frontier and (steps is None or steps > 0):
-        frontier = {neighbor for id_ in frontier for neighbor in graph.get(id_, ())} - reachable_ids - {start}
-        reachable_ids |= frontier
+    newest_ids = {start}
+    while newest_ids and (steps is None or steps > 0):
+        newest_ids = {neighbor for id_ in newest_ids for neighbor in graph.get(id_, ())} - reachable_ids - {start}
+        reachable_ids |= newest_ids
         steps = None if steps is None else steps - 1
     return reachable_ids
 

@@ -144,13 +144,13 @@ def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
     if draft.query.last_values and excludes_last_value(draft.query.tree):
         line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
         description = "rows that are equal to {{ last_value }} and come later are lost"
-        yield draft.problem(line, description, "compare with >=: those that are there already aren't taken twice")
+        yield draft.problem(line, description, "compare with >=: rows that are already there aren't added again")
 
 
 def _bare_decimal_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield a warning for each DECIMAL without digits: in Spark it has no decimal places, elsewhere it has."""
     for type_name, line in sorted({(type_name.upper(), line) for type_name, line in draft.query.bare_decimals}):
-        description = f"{type_name} without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point"
+        description = f"{type_name} without digits is DECIMAL(10, 0) in Spark: it has no decimal places"
         yield draft.problem(line, description, f"write {type_name}(18, 2), or how many digits it has")
 
 
@@ -165,7 +165,7 @@ def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
         if first_model is not model:
             description = f"sync id {sync_id!r} is also that of {first_model.file}"
             yield Problem(
-                file=model.file, line=model.sink.line, description=description, remedy="give it an own @sync_id"
+                file=model.file, line=model.sink.line, description=description, remedy="give it another @sync_id"
             )
         if len(sync_id) > SYNC_ID_LENGTH:
             description = f"the model's name is too long for a sync id ({len(sync_id)} of {SYNC_ID_LENGTH})"
@@ -194,5 +194,5 @@ def _cycle_problem(cycle: Sequence[str], models: Mapping[str, Model], found: Map
         file=first_model.file,
         line=first_model.sql_line + line - 1,
         description=f"a cycle: {path}",
-        remedy="take one of these inputs away",
+        remedy="remove one of these inputs",
     )

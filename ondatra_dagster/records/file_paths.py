@@ -47,7 +47,7 @@ def parse_records_file(file: str) -> RecordFileId | None:
 
 
 def snapshot_folder(organization: str, sync_id: str) -> str:
-    return _sync_path("frontiers", organization, sync_id)
+    return _sync_path("queue_snapshots", organization, sync_id)
 
 
 def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
@@ -57,7 +57,7 @@ def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
 def all_folders(organization: str) -> tuple[str, ...]:
     """Return the folders below which an organization has files."""
     folder_name = _checked_folder_name(organization, "organization")
-    other_folders = ("frontiers", "marks", "sent", "metadata")
+    other_folders = ("queue_snapshots", "marks", "sent", "metadata")
     return (organization_folder(folder_name), *(f"{name}/{folder_name}" for name in other_folders))
 
 

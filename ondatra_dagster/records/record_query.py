@@ -43,8 +43,8 @@ class RecordStage(enum.StrEnum):
 
 # the reasons of invalid rows by status: their records have no message
 INVALID_REASONS: Mapping[str, str] = {
-    RecordStatus.NULL: "there is a null in its key",
-    RecordStatus.DUPLICATE: "its key comes more than once",
+    RecordStatus.NULL: "its key has a null",
+    RecordStatus.DUPLICATE: "its key isn't unique",
 }
 
 

@@ -214,7 +214,7 @@ class RecordStore:
             write_delivered(file, ends, through=through)
 
     def _open_delivered(self, sync_id: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        remedy = "bring it back from a backup, or delete it to let what it says be forgotten"
+        remedy = "bring it back from a backup, or delete it, and its content is forgotten"
         name = file_paths.delivered_records_file(self._organization, sync_id)
         return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
 
@@ -317,7 +317,7 @@ class RecordStore:
                 yield file
         except OSError as error:
             reason = error.strerror or error
-            remedy = "make room there" if error.errno in _DISK_FULL_CODES else "see what is there and who may write"
+            remedy = "make room there" if error.errno in _DISK_FULL_CODES else "check what is there and who may write"
             raise StateError(
                 f"{self._storage.address(name)} can't be written ({reason}); {remedy}, and run again"
             ) from error
@@ -333,7 +333,7 @@ class RecordStore:
         except OSError as error:
             reason = error.strerror or error
             raise StateError(
-                f"{self._storage.address(name)} can't be removed ({reason}); see who may write there"
+                f"{self._storage.address(name)} can't be removed ({reason}); check who may write there"
             ) from error
 
     @contextlib.contextmanager

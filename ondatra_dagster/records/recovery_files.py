@@ -21,7 +21,7 @@ from ondatra_dagster.records.record_schema import (
 )
 
 SNAPSHOT_FORMAT = 1
-_SNAPSHOT_NOTE = "ondatra.frontier"
+_SNAPSHOT_NOTE = "ondatra.queue_snapshot"
 _SNAPSHOT_FIELDS = (
     "sync_id",
     "run_id",
@@ -90,7 +90,9 @@ def read_snapshot(opened: FileOpener, address: str) -> QueueSnapshot:
     with opened() as file:
         note: dict[str, Any] = orjson.loads(parquet_files.read_notes(file).get(_SNAPSHOT_NOTE, "{}"))
     if note.get("format") != SNAPSHOT_FORMAT:
-        raise StateError(f"{address} isn't a frontier that this ondatra knows; use the one that wrote it")
+        raise StateError(
+            f"{address} has a form that this version of ondatra doesn't know; use the version that wrote it"
+        )
     return QueueSnapshot(
         **{name: note[name] for name in _SNAPSHOT_FIELDS},
         written_at=datetime.fromisoformat(note["written_at"]),
@@ -123,7 +125,7 @@ def read_newest_delivered_run(file: BinaryIO) -> str:
     note: dict[str, Any] = orjson.loads(parquet_files.read_notes(file).get(_DELIVERED_NOTE, "{}"))
     if note.get("format") != DELIVERED_FORMAT:
         raise StateError(
-            "what is kept of older runs isn't in a form that this ondatra knows; use the one that wrote it"
+            "the summary of older runs has a form that this version doesn't know; use the version that wrote it"
         )
     return str(note["through"])
 

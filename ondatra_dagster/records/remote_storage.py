@@ -93,7 +93,7 @@ class FsspecStorage(_UploadingStorage):
         except (ImportError, ValueError) as error:
             raise SettingsError(
                 f"tracking = {address!r} can't be opened: {error}; give a folder or s3://…, or install the"
-                " package that fsspec wants for it"
+                " package that fsspec needs for it"
             ) from error
         self._writes_atomically = address.partition("://")[0] in ATOMIC_SCHEMES
 

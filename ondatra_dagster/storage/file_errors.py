@@ -202,9 +202,9 @@ def _state_error(
         FileFault.TOO_LARGE: "grow: files have a largest size here; raise it (`ulimit -f`), then try again",
         FileFault.BUSY: f"be used: it is being written by another process ({reason}); try again after that",
         FileFault.READ_ONLY: f"be used: {disk} is read-only; mount it for writing, then try again",
-        FileFault.DISK: f"be used: {disk} fails ({reason}); look at it and at the system's log, then try again",
+        FileFault.DISK: f"be used: {disk} fails ({reason}); check the disk and the system's log, then try again",
         FileFault.REPLACED: "be used: it was moved or removed meanwhile; try again",
-        FileFault.ACCESS: f"be used: {obstacle or f'{reason}; see who owns it and who may write'}",
+        FileFault.ACCESS: f"be used: {obstacle or f'{reason}; check who owns it and who may write'}",
     }
     kinds = {FileFault.FULL: DiskFullError, FileFault.TOO_LARGE: DiskFullError, FileFault.BUSY: BusyError}
     return kinds.get(fault, StateError)(f"{path} can't {sentences[fault]}")

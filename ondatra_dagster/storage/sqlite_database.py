@@ -39,7 +39,7 @@ SqlParameters: TypeAlias = Mapping[str, SqlValue] | Sequence[SqlValue]
 SqlRow: TypeAlias = tuple[Any, ...]  # the statement determines the types, and its caller knows them
 
 SELECT_OBJECTS = "select name, sql from sqlite_master where sql is not null"
-WRONG_SCHEMA = "its schema isn't as it was written"
+WRONG_SCHEMA = "its schema was changed"
 SELECT_STEPS_TABLE = "select 1 from sqlite_master where name = '_sqlite_migrations'"
 SELECT_STEPS = "select name from _sqlite_migrations where migration_set = ?"
 # the version of ondatra that applied the newest step: an older version names it in its error

@@ -64,7 +64,7 @@ def record_refusal(context: RunContext, error: OndatraError) -> None:
     refused_run = dataclasses.replace(
         build_past_run(context, run_id),
         ended_at=ports.now(),
-        reason="it was refused before anything was looked at" if has_queue_or_needs_resync else NEVER_BEGUN_REASON,
+        reason="it was refused before anything was read" if has_queue_or_needs_resync else NEVER_BEGUN_REASON,
         version_to=context.version_from,
         result=RunResult.FAILED,
         first_errors=(str(error),),
@@ -179,7 +179,7 @@ def build_past_run(context: RunContext, run_id: str) -> PastRun:
 def choose_mode(context: RunContext) -> tuple[RunMode, str]:
     """Return which share of the table the run reads, and why."""
     if context.is_resync:
-        return RunMode.FULL, "a resync was asked for"
+        return RunMode.FULL, "a resync was requested"
     if context.watermark == NOTHING_ENQUEUED:
         return RunMode.FULL, "the first run sends the whole table"
     if context.source.version > context.watermark:
@@ -191,7 +191,7 @@ def choose_mode(context: RunContext) -> tuple[RunMode, str]:
         )
         return RunMode.INCREMENTAL, mode_reason
     if context.source.invalid_version > context.invalid_watermark:
-        return RunMode.INCREMENTAL, "rows were newly set aside"
+        return RunMode.INCREMENTAL, "rows were newly invalid"
     return RunMode.RETRY, "rows were waiting"
 
 

@@ -59,8 +59,8 @@ HISTORY_SCHEMA = SqliteSchema(
         ),
     ),
     if_damaged=(
-        "move it away: `ondatra history` begins anew, and what waits and is recorded isn't touched; a queue"
-        " that is lost at the same time passes for one that never was"
+        "move it away: `ondatra history` starts again, and queues and records are unchanged; a queue"
+        " that is lost at the same time then counts as one that never existed"
     ),
 )
 
@@ -300,7 +300,7 @@ class RunHistory:
             raise error
         if self.problem is None:
             self.problem = str(error)
-            log.warning("the history is left out, and the run goes on: %s", error)
+            log.warning("the run continues without its history: %s", error)
 
 
 def _read_totals(store: SqliteStore, crashed: Mapping[str, int]) -> dict[str, SyncTotals]:

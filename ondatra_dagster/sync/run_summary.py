@@ -31,7 +31,7 @@ class GridRow(enum.StrEnum):
     PLANNED = "planned"  # what the queue held for this run
     ATTEMPTED = "attempted"  # succeeded, rejected or failed
     SUCCEEDED = "succeeded"
-    REJECTED = "rejected"  # not sent again: refused, or tried too often
+    REJECTED = "rejected"  # not sent again: rejected, or failed too often
     FAILED = "failed"  # tried, and will be retried
     IN_JOBS = "in_jobs"  # the API works on these
     NOT_SENT = "not_sent"  # the sync was paused, guarded or limited, or the API was down
@@ -254,7 +254,7 @@ class DryRunResult:
             "source_rows": self.source_rows,
             "changed": self.expected_changes.changed_units,
             "invalid": self.summary.grid.total(GridRow.INVALID),
-            "set_aside": self.summary.invalid_count,
+            "invalid_rows": self.summary.invalid_count,
             **change_counts._asdict(),
             "destination_before": self.expected_changes.units_before,
             "destination_after": self.expected_changes.units_after,

@@ -91,7 +91,7 @@ def find_hold_reason(sync: Sync, settings: Settings) -> str | None:
     if settings.sinks == "dry":
         return "sinks are dry, nothing was sent"
     if sync.pause_file.exists():
-        return f"{sync.id} is paused, `ondatra resume {sync.id}` lets it go on"
+        return f"{sync.id} is paused; `ondatra resume {sync.id}` continues it"
     return None
 
 

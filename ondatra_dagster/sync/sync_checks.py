@@ -139,7 +139,7 @@ def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
     has_lag = age > limits.max_lag_seconds
     lag_problem = f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag" if has_lag else None
     is_finalize_due = queue is not None and queue.can_finalize
-    queue_note = "finalize() failed, and is owed to the next run" if is_finalize_due else "nothing waits"
+    queue_note = "finalize() failed, and the next run calls it again" if is_finalize_due else "nothing waits"
     queue_note = (
         _describe_waiting_rows(queue, run.unit_noun, _format_next_try(run, now))
         if queue and waiting_units
@@ -160,7 +160,7 @@ def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
 def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
     units_by_state = {
         "pending": queue.pending_units,
-        f"to be tried again{due_in}": queue.waiting_units,
+        f"to be retried{due_in}": queue.waiting_units,
         "in open jobs": queue.units_in_jobs,
     }
     return " and ".join(
@@ -215,8 +215,8 @@ def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResul
         severity=Severity.WARN if run.invalid_count else Severity.PASS,
         description=f"{describe_invalid_rows(run.invalid_count)} ({new_invalid_rows} of them newly)"
         if run.invalid_count
-        else "every row has a key of its own",
-        counts={"set_aside": run.invalid_count, "newly": new_invalid_rows},
+        else "every row has a unique key",
+        counts={"invalid_rows": run.invalid_count, "newly": new_invalid_rows},
         samples=tuple({"key": row.key, "reason": row.reason} for row in run.invalid_samples)
         if run.invalid_count
         else (),

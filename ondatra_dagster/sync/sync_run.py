@@ -86,15 +86,15 @@ def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
             datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest_time, now)
         )
         log.warning(
-            "%s: its queue has times up to %s, and the clock says %s. What waited counts as due now."
-            " If the clock is wrong now, set it right",
+            "%s: its queue has times up to %s, and the clock says %s. All waiting rows count as due now."
+            " If the clock is wrong, correct it",
             *(sync.id, latest_text, now_text),
         )
 
 
 def summarize_missing_table(sync: Sync, at: datetime) -> RunSummary:
     """Return the summary of a sync whose model has never run."""
-    message = f"{sync.model.name} has no table yet; it is made when the model runs"
+    message = f"{sync.model.name} has no table yet; it is created when the model runs"
     return RunSummary.without_run(sync.id, message, at=at)
 
 

@@ -36,7 +36,7 @@ class Fault:
     delay_seconds: float = 0  # the wait before the call is handled; without another fault the right answer comes late
     status: int | None = None  # the answer's status; the call is not carried out
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    message: str = "a fault that was asked for"
+    message: str = "a requested fault"
     drop: DropMoment | None = None  # close the connection before the call is handled, or after it was carried out
 
     def __post_init__(self) -> None:

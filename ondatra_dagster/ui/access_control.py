@@ -39,9 +39,9 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-INVALID_PATH_MESSAGE = "what was asked for is no path of a page: use the address that `ondatra ui` printed"
+INVALID_PATH_MESSAGE = "this isn't the path of a page: use the address that `ondatra ui` printed"
 FOREIGN_HOST_MESSAGE = "this page is on this machine only: use the address that `ondatra ui` printed"
-READ_ONLY_MESSAGE = "this page is for looking only: what changes something is a command, see `ondatra --help`"
+READ_ONLY_MESSAGE = "this page is read-only: commands make changes, see `ondatra --help`"
 NO_TOKEN_MESSAGE = "the address has no token, or a wrong one: use the address that `ondatra ui` printed"  # noqa: S105
 RefusalBuilder = Callable[[int, str], Response]
 

@@ -129,7 +129,7 @@ def read_sync_status(workspace: Workspace, sync: Sync, *, runs: int) -> SyncStat
 def queue_lost_notice(workspace: Workspace, sync: Sync) -> Content:
     """Return a notice if the queue is lost: what waits is unknown."""
     loss_message = workspace.try_read_queue(sync.id).loss_message
-    return element("p", f"Nobody knows what waits: {loss_message}.", class_="notice") if loss_message else None
+    return element("p", f"The pending rows are unknown: {loss_message}.", class_="notice") if loss_message else None
 
 
 def dead_letter_link(status: SyncStatus) -> Content:

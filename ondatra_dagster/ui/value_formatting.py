@@ -112,9 +112,7 @@ def render_progress(going_on: LiveProgress) -> Content:
     """Render a run's progress as a bar and in words."""
     total_count = going_on.record_count + going_on.pending_keys
     return (
-        element(
-            "progress", value=going_on.record_count, max=max(total_count, 1), aria_label="How far the run has come"
-        ),
+        element("progress", value=going_on.record_count, max=max(total_count, 1), aria_label="The run's progress"),
         element(
             "span",
             f"{format_count(going_on.record_count, 'record')} so far,"

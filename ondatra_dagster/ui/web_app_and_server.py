@@ -113,10 +113,10 @@ def _html_response(page: Html, status: int) -> Response:
 
 ERROR_TITLES = {
     400: "Not understood",
-    403: "Not let in",
+    403: "Access denied",
     404: "Not here",
-    405: "Not done here",
-    500: "Something is wrong",
+    405: "Not allowed here",
+    500: "Something went wrong",
 }
 
 
@@ -134,7 +134,7 @@ def access_denied_response(status: int, sentence: str) -> Response:
     A browser with a cookie doesn't send it when another site's link leads here. It sends it when the user opens the
     same address from this page.
     """
-    reopen_link = element("p", "Let in before? ", element("a", "Open this page again", href=""))
+    reopen_link = element("p", "Opened before? ", element("a", "Open this page again", href=""))
     body = (
         heading(ERROR_TITLES[status]),
         element("div", element("p", f"{_capitalize(sentence)}."), reopen_link, class_="card refusal"),

@@ -95,7 +95,7 @@ def _warn_of_lost_numbers(column: pa.ChunkedArray, name: str) -> None:
         for numbers in _floats(chunk)
     )
     if lost_count:
-        logger.warning("column=%s values=%d: NaN and infinities go out as null", name, lost_count)
+        logger.warning("column=%s values=%d: NaN and infinities are sent as null", name, lost_count)
 
 
 def _floats(values: pa.Array) -> Iterator[pa.Array]:

@@ -266,8 +266,8 @@ def _check_spec(state: TableState, identity: TableSpec) -> None:
         if stored_value != expected_value:
             setting = name.rpartition(".")[2]
             raise WarehouseError(
-                f"the table was made with the {setting} {stored_value}, and the model now says {expected_value}:"
-                f" put the {setting} back, or run with --full-refresh"
+                f"the table was created with the {setting} {stored_value}, and the model now says {expected_value}:"
+                f" restore the {setting}, or run with --full-refresh"
             )
 
 

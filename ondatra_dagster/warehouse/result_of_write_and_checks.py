@@ -55,7 +55,7 @@ def _format_failure(model: Model, finding: RowCheckResult) -> str:
     samples = "; ".join(map(_format_sample, finding.samples[:MAX_SHOWN_SAMPLES]))
     ending = "; …" if finding.failed_rows > MAX_SHOWN_SAMPLES else ""
     sample_list = f" ({samples}{ending})" if samples else ""
-    remedy = "nothing was written; mend the rows where they come from, or the check"
+    remedy = "nothing was written; correct the rows at their source, or the check"
     return f"{model.file}:{finding.check.line}: {finding}{sample_list}; {remedy}"
 
 

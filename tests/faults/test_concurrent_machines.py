@@ -86,7 +86,7 @@ def test_a_machine_that_comes_later_stops_before_its_first_call(machines: tuple[
     assert running.stdout
     assert "runs for the first time" in running.stdout.readline()
     code, said = end(start_machine_run(two))
-    assert (OTHER_STATE_EXIT_CODE, True) == (code, "waiting 4 s for a sign of it" in said)
+    assert (OTHER_STATE_EXIT_CODE, True) == (code, "waiting 4 s for its heartbeat" in said)
     assert 0 == end(running)[0]
     api.recover()
     assert (len(KEYS), 0) == (len(api.calls), doubled(api, 0))

@@ -121,8 +121,8 @@ def test_a_wider_type_changes_no_row(model_tables: ModelTables, kind: str) -> No
     ("kind", "key", "query", "said"),
     [
         ("merge", ("id",), "select id, 1 as name from ({})", "column 'name' was string and would be int"),
-        ("tracked", ("id",), FIRST, "the table was made with the kind merge"),
-        ("merge", ("name",), FIRST, "the table was made with the key"),
+        ("tracked", ("id",), FIRST, "the table was created with the kind merge"),
+        ("merge", ("name",), FIRST, "the table was created with the key"),
     ],
 )
 def test_what_would_make_another_table_is_refused(

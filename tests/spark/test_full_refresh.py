@@ -160,7 +160,7 @@ def test_a_key_that_comes_more_than_once_on_both_sides_is_refused(model_tables: 
     model_tables.write_query("table", values_query(*DOUBLED, "6, 'z'"))
     model = build_model(new, values_query("1, 'b'", "1, 'q'", "3, 'x'", "3, 'y'", "6, 'z'", "6, 'Z'"))
     before = model_tables.state(model)
-    said = "keys that the table has more than once come more than once in the query too: 1, 3 of id;"
+    said = "keys that are duplicates in the table are duplicates in the query's result too: 1, 3 of id;"
     with pytest.raises(WarehouseError, match=f"{said} .*let it give one row a key"):
         model_tables.write(model, is_full=True)
     assert before == model_tables.state(model)

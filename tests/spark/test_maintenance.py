@@ -133,7 +133,7 @@ def test_a_vacuum_before_which_the_machine_sleeps_is_left_for_the_next_time(mode
     moments = iter([now, now])  # when the round begins, and when its retention is reckoned
     done = look_after(model_tables, model, needed=3, now=now, clock=lambda: next(moments, now + 7200))
     assert (True, 0) == (done.is_successful, done.counts["files"])
-    assert "left for the next time, for the machine stood still meanwhile: mart.things" in done.message
+    assert "skipped this time, because the machine was suspended: mart.things" in done.message
     assert (files, told) == (parquet_files(model_tables.path(model)), model_tables.feed_values(model, 1))
     state = model_tables.state(model)
     assert (NORMAL_RETENTION, -1) == (
@@ -151,17 +151,17 @@ def test_what_was_set_aside_begins_with_what_is_left(model_tables: ModelTables) 
         if number:
             age_table(model_tables.warehouse.session, beside, days=4, with_checkpoints=True)
         model_tables.write(build_model("merge", values_query("1, 'a'", f"null, 'v{number}'")))
-    assert ["v0", "v1", "v2", "v3", "v4"] == set_aside(model_tables, model)
+    assert ["v0", "v1", "v2", "v3", "v4"] == invalid_values(model_tables, model)
     state = read_table_state(beside)
     assert state
     assert state.changed_at
     done = look_after(model_tables, model, needed=state.version, now=state.changed_at.timestamp(), path=beside)
     assert done.is_successful, done.message
     assert 0 < done.counts["files"]
-    assert ["v2", "v3", "v4"] == set_aside(model_tables, model)
+    assert ["v2", "v3", "v4"] == invalid_values(model_tables, model)
 
 
-def set_aside(model_tables: ModelTables, model: Model) -> list[str]:
+def invalid_values(model_tables: ModelTables, model: Model) -> list[str]:
     return [orjson.loads(row.payload)["name"] for row in model_tables.invalid(model, -1)]
 
 
@@ -274,7 +274,7 @@ def told_by(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> dict[str, 
     code = run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
     lines = [orjson.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert 0 == code, lines
-    return {line["duty"]: line for line in lines}
+    return {line["task"]: line for line in lines}
 
 
 def contacts(api: DemoApi) -> set[tuple[object, ...]]:

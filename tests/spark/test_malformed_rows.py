@@ -31,7 +31,7 @@ def test_json_that_cant_be_parsed_fails_its_model(model_tables: ModelTables, opt
     assert str(failure.value) == (
         "models/mart/things.sql:3: in/x.json has 2 rows that can't be parsed as"
         f' id {of_id}, name string; the first in line 3 is \'{{"id": 2, "name":\';'
-        " correct the file, or take such rows as nulls with 'mode' = 'PERMISSIVE' in its WITH (…)"
+        " correct the file, or read such rows as nulls with 'mode' = 'PERMISSIVE' in its WITH (…)"
     )
 
 

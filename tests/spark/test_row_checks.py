@@ -57,7 +57,7 @@ def test_a_constraint_that_fails_writes_nothing(model_tables: ModelTables, kind:
     error = refused(model_tables, kind, BAD, constraint="amount >= 0")
     assert before == log_versions(model_tables)
     shown = "id 1, " if KINDS[kind].needs_key else ""
-    remedy = "nothing was written; mend the rows where they come from, or the check"
+    remedy = "nothing was written; correct the rows at their source, or the check"
     expected = f"models/mart/things.sql:2: 1 of 3 rows fails @constraint amount >= 0 ({shown}amount -11); {remedy}"
     assert expected == str(error)
 

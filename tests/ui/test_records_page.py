@@ -102,7 +102,7 @@ def test_the_printed_address_lets_a_browser_in_for_good(page_browser: PageBrowse
 
     stranger = chromium.new_context().new_page()
     stranger.goto(page_browser.origin + SYNC)
-    expect(stranger.get_by_role("heading", name="Not let in")).to_be_visible()
+    expect(stranger.get_by_role("heading", name="Access denied")).to_be_visible()
     assert "sync.crm" not in stranger.content()
     stranger.context.close()
 
@@ -332,7 +332,7 @@ def test_a_run_is_watched_while_it_goes_on(
         looking.open_ui()
         expect(looking.page.get_by_text("running").first).to_be_visible()
         looking.open_path(SYNC)
-        looking.page.get_by_role("link", name="A run goes on").click()
+        looking.page.get_by_role("link", name="A run is active").click()
         expect(looking.page.get_by_text("100 records so far, 150 keys to go")).to_be_visible()
         looking.page.screenshot(path=tmp_path / "pictures" / "running.png")
         run_page = looking.page.url

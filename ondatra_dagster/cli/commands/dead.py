@@ -31,14 +31,14 @@ MAX_DEAD_LETTERS_SHOWN = 50  # dead letters that are printed: after one bad day 
 @click.option(
     "--limit", type=click.IntRange(min=1), help=f"How many, the oldest first; {MAX_DEAD_LETTERS_SHOWN}, or all."
 )
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per dead letter.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """List the dead letters of SYNC: key, payload, error, attempts; exits with 1 when its queue is lost."""
     workspace, chosen_sync = open_sync(sync)
     if not show_dead_letters(chosen_sync, as_json=as_json, limit=limit):
         return report_no_dead_letters(workspace.try_read_queue(chosen_sync.id))
     if not as_json:
-        print_message(f"\nmend the rows at their source, or send them as they are: ondatra replay {sync}")
+        print_message(f"\ncorrect the rows at their source, or send them unchanged: ondatra replay {sync}")
     return 0
 
 
@@ -57,7 +57,7 @@ def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, si
 
 def report_no_dead_letters(seen: QueueReadResult, *, told: str = "there are no dead letters") -> int:
     """Print that there are no dead letters, or why that is unknown; return the exit code."""
-    print_message(f"nobody knows of dead letters: {seen.loss_message}" if seen.loss_message else told)
+    print_message(f"the dead letters are unknown: {seen.loss_message}" if seen.loss_message else told)
     return 1 if seen.loss_message else 0
 
 
@@ -75,7 +75,7 @@ def _print_texts(letters: Sequence[DeadLetter], sync: Sync) -> None:
     width = terminal_width()
     cut_count = sum(_print_text(dead_letter, sync, width) for dead_letter in letters)
     if cut_count:
-        print_message("(rows are cut off where the terminal ends; --json shows them whole)")
+        print_message("(rows are cut at the terminal's width; --json shows them completely)")
 
 
 def _dead_letter_object(letter: DeadLetter) -> dict[str, Json]:
@@ -107,6 +107,6 @@ def _print_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
         more_rows = format_count(letter.row_count - len(letter.rows_to_send), "row")
         click.echo(f"    … and {more_rows} more, {letter.row_count} in all; --json has them")
     elif not letter.row_count:
-        content_note = "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+        content_note = "its content, which has no rows" if letter.weight else "nothing: it is up to date"
         click.echo(f"    {content_note}")
     return shown_lines != lines

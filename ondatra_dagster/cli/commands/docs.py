@@ -15,7 +15,7 @@ SUFFIX = ".md"
 
 @click.command("docs")
 @click.argument("page", metavar="[PAGE]", required=False)
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a page on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per page.")
 def command(page: str | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show a page of the documentation, or list the pages.
 

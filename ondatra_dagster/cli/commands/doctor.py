@@ -17,8 +17,8 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 
 
 @click.command("doctor")
-@click.option("--no-spark", "leaves_spark", is_flag=True, help="Start no Spark and fetch nothing: done in a second.")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a result on stdout.")
+@click.option("--no-spark", "leaves_spark", is_flag=True, help="Don't start Spark, and download nothing.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per result.")
 def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Check this machine and the project for all that a run needs.
 

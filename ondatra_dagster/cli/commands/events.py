@@ -28,7 +28,7 @@ SHUTDOWN_SECONDS = 60.0  # received events are committed and answered before the
     help="0 for any free one.",
 )
 @click.option(
-    "--host", default=LOOPBACK, show_default=True, help="Who may reach it; others than this machine want a token."
+    "--host", default=LOOPBACK, show_default=True, help="The address to listen on; other machines need a token."
 )
 def command(port: int, host: str) -> int:
     """Receive events for models of kind events, until Ctrl-C: POST them to /collect/SCHEMA/TABLE."""
@@ -46,9 +46,9 @@ def command(port: int, host: str) -> int:
             project, listener, more_metrics=lambda: project_metrics_text(cache().load_current_project()[0])
         )
         names = ", ".join(model.name for model in server.collector.routes.models.values())
-        message = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
+        message = f"accepting events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
         with interruption.graceful_shutdown(within_seconds=SHUTDOWN_SECONDS), interruption.on_interruption(server.stop):
             server.run(lambda: print_message(message))
     interruption.clear_signal()  # a signal is the normal end of this command
-    print_message("ended; what was taken and isn't in a table yet waits for a run")
+    print_message("ended; accepted events that are in no table yet wait for a run")
     return 0

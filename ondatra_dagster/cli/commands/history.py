@@ -26,7 +26,7 @@ HISTORY_SHRINKS = (ColumnShrink("result", 12), ColumnShrink("why", 12), ColumnSh
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs, the newest first."
 )
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a run on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per run.")
 def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show the newest runs of SYNC, or of all syncs."""
     workspace = open_workspace()

@@ -22,10 +22,10 @@ DEMO_COMMAND = "python -m ondatra_dagster.testing.demo_api --state .ondatra/demo
 def command(folder: Path) -> int:
     """Create a new project in DIR, which must be empty or not exist yet."""
     if str(folder).startswith("-"):
-        raise SettingsError(f"commands take {folder} for an option; choose a name that doesn't begin with -")
+        raise SettingsError(f"commands take {folder} as an option; choose a name that doesn't begin with -")
     try:
         if folder.is_dir() and any(folder.iterdir()):
-            raise SettingsError(f"{folder} is not empty; name a folder that is empty or not there yet")
+            raise SettingsError(f"{folder} is not empty; name an empty or a new folder")
         _write_project(folder)
     except OSError as error:
         raise SettingsError(
@@ -33,8 +33,8 @@ def command(folder: Path) -> int:
         ) from error
     cd_command = f"cd {shlex.quote(str(folder))}"
     print_message(
-        f"{folder} is a project now. Go on with:\n\n  {cd_command}\n  {DEMO_COMMAND}\n\n"
-        "The last line runs it beside a pretend API. `ondatra doctor` says what this machine lacks."
+        f"{folder} is a project now. Continue with:\n\n  {cd_command}\n  {DEMO_COMMAND}\n\n"
+        "The last line runs it with a demo API. `ondatra doctor` says what this machine lacks."
     )
     return 0
 

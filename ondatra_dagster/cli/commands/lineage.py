@@ -18,7 +18,7 @@ REPEATED_NOTE = "  (see above)"
 
 @click.command("lineage")
 @click.argument("name", metavar="MODEL[.COLUMN]")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a column on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per column.")
 def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show the columns that a model's column, or each of its columns, is computed from.
 
@@ -34,7 +34,7 @@ def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it b
         else:
             click.echo("\n".join(_draw_tree(workspace.project, lineage.branch(model, column_lineage.name))))
     if not columns:
-        print_message(f"the query of {model.name} doesn't name its columns: its table will; run it first")
+        print_message(f"the query of {model.name} doesn't name its columns, but its table will: run the model first")
     return 0
 
 

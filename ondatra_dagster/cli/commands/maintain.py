@@ -11,7 +11,7 @@ from ondatra_dagster.row_changes import Json
 
 
 @click.command("maintain")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a duty on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per task.")
 @click.pass_obj
 def command(opened: OpenRunService | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Free the space that is no longer needed, and keep tables quick to read.
@@ -36,7 +36,7 @@ def run_maintenance(workspace: Workspace, *, as_json: bool, opened: OpenRunServi
                 )
                 print_json(
                     {
-                        "duty": task_result.task,
+                        "task": task_result.task,
                         "ok": task_result.is_successful,
                         "did": task_result.message,
                         **task_result.counts,

@@ -22,7 +22,7 @@ def pause(sync: str) -> int:
         if queue_result.unknown_reason
         else f"with {_pending_units(queue_result, chosen_sync)}"
     )
-    print_message(f"{chosen_sync.id} is paused, {pending_text}; to go on: ondatra resume {chosen_sync.id}")
+    print_message(f"{chosen_sync.id} is paused, {pending_text}; to continue: ondatra resume {chosen_sync.id}")
     return 0
 
 

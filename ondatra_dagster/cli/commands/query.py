@@ -18,7 +18,7 @@ MAX_VALUE_WIDTH = 40  # terminal columns of one value
 @click.command("query")
 @click.argument("table")
 @click.option("--limit", type=click.IntRange(min=0), help=f"How many rows; {MAX_ROWS_SHOWN}, with --json all.")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a row on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per row.")
 def command(table: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show the rows of TABLE: a model, a source's table, or MODEL__invalid."""
     project = open_workspace().project

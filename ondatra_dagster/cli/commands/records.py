@@ -35,9 +35,9 @@ RECORDS_SHRINKS = (
 
 @click.command("records")
 @click.argument("sync")
-@click.option("--run", "run_id", metavar="ID", help="Only of that run, see `ondatra history`.")
-@click.option("--status", metavar="|".join(RecordStage), help="Only what has come so far.")
-@click.option("--search", "prefix", default="", metavar="PREFIX", help="Only identifiers that begin so.")
+@click.option("--run", "run_id", metavar="ID", help="Only records of this run; `ondatra history` lists runs.")
+@click.option("--status", metavar="|".join(RecordStage), help="Only records with this status.")
+@click.option("--search", "prefix", default="", metavar="PREFIX", help="Only identifiers that begin with this text.")
 @click.option("--limit", type=click.IntRange(min=0), help=f"How many, the newest first; {MAX_RECORDS_SHOWN}, or all.")
 @click.option(
     "--download",
@@ -45,7 +45,7 @@ RECORDS_SHRINKS = (
     metavar="FILE",
     help="Write all of them to a file .csv, .json or .parquet.",
 )
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a record on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per record.")
 def command(sync: str, download: Path | None, as_json: bool, **filters: Any) -> int:  # noqa: FBT001 - click's call
     """Show the records of SYNC, the newest first: rows that were sent or invalid, and rows still to be sent."""
     workspace, chosen_sync = open_sync(sync)
@@ -59,7 +59,7 @@ def command(sync: str, download: Path | None, as_json: bool, **filters: Any) -> 
     else:
         _print_records(chosen_sync, workspace.tracking, search)
     if search.includes_pending and (loss_message := workspace.try_read_queue(chosen_sync.id).loss_message):
-        print_message(f"pending rows aren't among them: {loss_message}")
+        print_message(f"pending rows are missing: {loss_message}")
     return 0
 
 
@@ -78,7 +78,7 @@ def _check_download_file(file: Path) -> None:
     if file.suffix.lower() not in EXPORT_WRITERS:
         *other_endings, last_ending = EXPORT_WRITERS
         raise click.UsageError(
-            f"{file} doesn't say what to write; let its name end on {', '.join(other_endings)} or {last_ending}"
+            f"{file} has no known format; end its name with {', '.join(other_endings)} or {last_ending}"
         )
     if file.is_dir():
         raise click.UsageError(f"{file} is a folder; name a file in it")
@@ -113,12 +113,12 @@ def _no_records_message(sync: Sync, tracking: RecordStore, search: RecordQuery) 
     if not tracking.list_runs(sync.id):
         return f"{sync.id} has no records yet"
     if search.run_id and not search.includes_ended:
-        return "nothing of it waits; what a run leaves is told with the newest run, or without --run"
+        return "nothing of this run is pending; pending rows are listed with the newest run, or without --run"
     if search.run_id and not (search.stage or search.prefix):
         return "no row ended in this run"
     if search.prefix and sync.identifier_hint:
-        return f"no record is like that; identifiers of {sync.id} are {sync.identifier_hint}"
-    return "no record is like that"
+        return f"no record matches; identifiers of {sync.id} are {sync.identifier_hint}"
+    return "no record matches"
 
 
 def _table_row(record: ResultRecord) -> Sequence[str]:

@@ -21,9 +21,9 @@ TIME_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 @click.command("replay")
 @click.argument("sync")
 @click.option("--preview", is_flag=True, help="Show what would be sent, and send nothing.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many dead letters, the oldest first.")
-@click.option("--since", type=click.DateTime(TIME_FORMATS), help="Only what died since then (local time).")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a line on stdout.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most this many dead letters, the oldest first.")
+@click.option("--since", type=click.DateTime(TIME_FORMATS), help="Only dead letters since then (local time).")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per line.")
 def command(
     sync: str,
     preview: bool,  # noqa: FBT001 - click calls it by name
@@ -41,7 +41,7 @@ def command(
         return 0
     if loss_message := workspace.try_read_queue(chosen_sync.id).loss_message:
         print_message(
-            f"nothing of {chosen_sync.id} is sent again now; replay once more after the next run: {loss_message}"
+            f"nothing of {chosen_sync.id} can be replayed now; replay again after the next run: {loss_message}"
         )
     else:
         print_message(_replay_rows(chosen_sync, limit, since_utc))

@@ -18,9 +18,9 @@ from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import Resync
 
 @click.command("resync")
 @click.argument("sync")
-@click.option("--assume-delivered", is_flag=True, help="Send nothing: the API has the table as it is now.")
-@click.option("--deletes", is_flag=True, help="Also delete what was sent and the table no longer has.")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a line on stdout.")
+@click.option("--assume-delivered", is_flag=True, help="Send nothing: the API already has the table's current rows.")
+@click.option("--deletes", is_flag=True, help="Also delete what was sent and is no longer in the table.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_obj
 def resync(
     opened: OpenRunService | None,
@@ -31,7 +31,7 @@ def resync(
 ) -> int:
     """Send every row of SYNC again, as an update where the API has acknowledged it."""
     if assume_delivered and deletes:
-        raise click.UsageError("--assume-delivered sends nothing, so it can't go with --deletes")
+        raise click.UsageError("--assume-delivered sends nothing, so it can't be combined with --deletes")
     workspace, chosen_sync = open_sync(sync)
     resync_options = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
     opened = opened or open_run_service
@@ -40,16 +40,16 @@ def resync(
             chosen_sync, build_ports(workspace, chosen_sync, engine.tables.feed(chosen_sync)), resync_options
         )
     if resync_options.assumes_delivered:
-        print_message(f"{chosen_sync.id} takes its table as delivered; only what changes from now on is sent")
+        print_message(f"{chosen_sync.id} regards its table as delivered; only later changes are sent")
         return 0
-    print_message(f"{format_count(keys, 'key')} of {chosen_sync.id} go out again")
+    print_message(f"{format_count(keys, 'key')} of {chosen_sync.id} are sent again")
     options = RunCommandOptions(as_json=as_json, trigger="ondatra resync")
     return execute_plan(workspace, workspace.sync_plan(chosen_sync), options, opened=opened)
 
 
 @click.command("forget")
 @click.argument("sync")
-@click.option("--yes", is_flag=True, help="Really: what waits and the dead letters are lost.")
+@click.option("--yes", is_flag=True, help="Confirm: pending rows and dead letters are lost.")
 def forget(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Delete SYNC's queue and queue snapshots, so that its next run asks for a resync; its records are kept."""
     workspace, chosen_sync = open_sync(sync)
@@ -63,5 +63,5 @@ def forget(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by nam
     if not yes:
         raise click.UsageError(f"{chosen_sync.id} would lose {lost_text}; if that is what you want, add --yes")
     forget_sync(chosen_sync, workspace.tracking)
-    print_message(f"{chosen_sync.id} has forgotten {lost_text}; its next run asks for: ondatra resync {chosen_sync.id}")
+    print_message(f"{chosen_sync.id} has forgotten {lost_text}; its next run requires: ondatra resync {chosen_sync.id}")
     return 0

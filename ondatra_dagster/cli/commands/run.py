@@ -55,15 +55,15 @@ DEFAULT_OPTIONS = RunCommandOptions()
     "--allow-deletes",
     metavar="SYNC",
     multiple=True,
-    help="Let this sync remove more than its @max_deletes; may be given more than once.",
+    help="Let this sync remove more than its @max_deletes. Repeat it for other syncs.",
 )
 @click.option(
     "--allow-new-state",
     "is_new_state",
     is_flag=True,
-    help="Let a sync whose state is lost send all its rows as new ones; without it, such a sync waits.",
+    help="Let a sync whose state is lost send all its rows as new ones. Else such a sync waits.",
 )
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per model or sync.")
 @click.pass_obj
 def command(opened: OpenRunService | None, /, selection: tuple[str, ...], **given: Any) -> int:
     """Bring tables and destinations up to date.
@@ -151,7 +151,7 @@ def _report_idle(workspace: Workspace, plan: Plan, options: RunCommandOptions) -
     models, syncs = format_count(len(plan.models), "model"), format_count(len(plan.syncs), "sync")
     if options.as_json:
         print_json({"run": None, "ok": True, "reason": "nothing to do"})
-    print_message(f"nothing to do: {models} and {syncs} have nothing new")
+    print_message(f"nothing to do: {models} and {syncs} have no changes")
     for step in plan.syncs if not options.is_dry else ():
         queue = workspace.try_read_queue(step.sync_id).status
         noun = unit_noun(workspace.syncs[step.sync_id])
@@ -159,10 +159,7 @@ def _report_idle(workspace: Workspace, plan: Plan, options: RunCommandOptions) -
             print_message(f"{step.sync_id}: {hold_reason}: {format_count(queue.depth if queue else 0, noun)} pending")
         elif queue and queue.next_due_at:
             wait_text = format_duration(max(queue.next_due_at - time.time(), 0))
-            units_by_state = {
-                "to be tried again": queue.waiting_units,
-                "in open jobs to be asked about": queue.units_in_jobs,
-            }
+            units_by_state = {"to be retried": queue.waiting_units, "in open jobs to be polled": queue.units_in_jobs}
             phrases = [
                 f"{format_count(units, noun)} {state_text}" for state_text, units in units_by_state.items() if units
             ]

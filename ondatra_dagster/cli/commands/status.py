@@ -44,8 +44,8 @@ SYNC_COLUMNS = {
 
 
 @click.command("status")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
-@click.option("as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per model or sync.")
+@click.option("as_metrics", "--metrics", is_flag=True, help="Print metrics for Prometheus's textfile collector.")
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show models and syncs, and what a run would do; exits with 1 when a queue or the history can't be read."""
     workspace = open_workspace()
@@ -63,9 +63,7 @@ def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click cal
         return code
     _print_status(workspace, lines)
     for name, event_count in workspace.events_without_model().items():
-        print_message(
-            f"{format_count(event_count, 'event')} wait for {name}, which is no model any more; bring it back"
-        )
+        print_message(f"{format_count(event_count, 'event')} wait for {name}, which is no longer a model; restore it")
     return code
 
 

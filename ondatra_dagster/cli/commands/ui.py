@@ -38,7 +38,7 @@ def command(port: int | None) -> int:
 
 
 def _port_error_message(error: OSError, port: int) -> str:
-    remedy = "take another one with --port N, of which 0 finds any, or by the setting ui_port"
+    remedy = "choose another with --port N (0: any free port), or with the setting ui_port"
     if error.errno == errno.EADDRINUSE:
         return f"port {port} is in use, perhaps by another `ondatra ui`; {remedy}"
-    return f"port {port} can't be had ({error.strerror}); {remedy}"
+    return f"port {port} can't be used ({error.strerror}); {remedy}"

@@ -11,7 +11,7 @@ from ondatra_dagster.project.settings.environment_warnings import env_file_warni
 
 @click.command("validate")
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@click.option("as_json", "--json", is_flag=True, help="One JSON object a problem on stdout.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per problem.")
 def command(strict: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Check models, push functions and settings, without network access and without Spark."""
     try:

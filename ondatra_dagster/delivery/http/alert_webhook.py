@@ -54,5 +54,5 @@ def _origin_of(address: str) -> str:
     except httpx.InvalidURL:
         url = httpx.URL("")
     if url.scheme not in ("http", "https") or not url.host:
-        raise SettingsError("alerts.webhook is no address; write https://… and look at its variables")
+        raise SettingsError("alerts.webhook isn't an address; write https://… and check its variables")
     return f"{url.scheme}://{url.netloc.decode()}"

@@ -103,7 +103,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         try:
             self.builder = RequestBuilder(config, lambda variable: values[variable.name])
         except RequestRefusedError as error:
-            remedy = "look at API's headers and the variables they name"
+            remedy = "check API's headers and the variables they name"
             raise SettingsError(f"{config.file}: {error}; {remedy}") from error
         self._rate_limit = rate_limit
         self._transport = transport or DeadlineTransport(connections=MAX_API_CONNECTIONS)
@@ -303,5 +303,5 @@ def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> d
     for name, value in values.items():
         # bytes of the environment that aren't UTF-8
         if any("\ud800" <= character <= "\udfff" for character in value or ""):
-            raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it anew")
+            raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it again")
     return {name: value for name, value in values.items() if value}

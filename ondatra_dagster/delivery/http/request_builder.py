@@ -210,7 +210,7 @@ class RequestBuilder:
         if has_dot_segments(text):
             raise RequestRefusedError(f"{text!r} has a '.' or '..' in its path, which could lead out of base_url")
         if url.userinfo:
-            raise RequestRefusedError("the address holds a user name; credentials belong into API's auth")
+            raise RequestRefusedError("the address contains a user name; credentials belong into API's auth")
         origin = _origin_of(url)
         if origin == self._base_origin:
             return url, True
@@ -274,7 +274,7 @@ def _encode_body(call: HttpCall) -> tuple[bytes, bytes | None]:
         return _encode_query(call.data).encode(), b"application/x-www-form-urlencoded"
     if isinstance(call.data, str):
         return call.data.encode(), b"text/plain; charset=utf-8"
-    raise RequestRefusedError(f"data= takes a text or a dict, not {type(call.data).__name__}")
+    raise RequestRefusedError(f"data= takes a string or a dict, not {type(call.data).__name__}")
 
 
 def _require_dict(name: str, value: object) -> Mapping[str, object]:

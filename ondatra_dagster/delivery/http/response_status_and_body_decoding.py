@@ -107,7 +107,7 @@ def read_response_text(
         body += chunk
         if len(body) > MAX_RESPONSE_BYTES:
             raise UnreadableResponseError(
-                f"the answer has more than {MAX_RESPONSE_BYTES // 1_000_000} MB and was not read"
+                f"the response has more than {MAX_RESPONSE_BYTES // 1_000_000} MB and was not read"
             )
         check_time()
     decoder = new_decoder(headers.get("content-type", ""), bytes(body[:4]))
@@ -129,10 +129,10 @@ def _decompress(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield from chunks
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise UnreadableResponseError(f"the answer is packed as {encoding!r}, which was not asked for")
+        raise UnreadableResponseError(f"the response is compressed as {encoding!r}, which was not requested")
     is_whole = yield from _inflate(chunks)
     if not is_whole and encoding != "deflate":
-        raise UnreadableResponseError("the answer ends in the middle of what was packed")
+        raise UnreadableResponseError("the compressed response ends too early")
 
 
 def _inflate(chunks: Iterable[bytes]) -> Generator[bytes, None, bool]:
@@ -153,5 +153,5 @@ def _inflate(chunks: Iterable[bytes]) -> Generator[bytes, None, bool]:
                 yield unpack.decompress(rest, _CHUNK_BYTES)
                 rest = unpack.unconsumed_tail or unpack.unused_data
     except zlib.error as error:
-        raise UnreadableResponseError(f"the answer can't be unpacked: {error}") from error
+        raise UnreadableResponseError(f"the response can't be decompressed: {error}") from error
     return unpack.eof

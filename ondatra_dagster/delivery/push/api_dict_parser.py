@@ -61,7 +61,7 @@ read_variable_name = pattern_reader(NAME_PATTERN, "the name of a variable")
 def _read_variable(node: ast.expr, problems: ProblemList) -> Variable:
     if not isinstance(node, ast.Dict):
         raise InvalidLiteralError(
-            node, "a secret stands in the file", 'name the variable that holds it: {"env": "NAME"}'
+            node, "the file contains a secret", 'name the variable that holds it: {"env": "NAME"}'
         )
     problem_count = len(problems)
     fields = read_fields(node, problems, {"env": read_variable_name}, "a variable")
@@ -248,9 +248,9 @@ def _read_args(node: ast.expr, problems: ProblemList) -> tuple[str, ...]:
     names: tuple[str, ...] = list_reader(pattern_reader(NAME_PATTERN, "the name of a parameter"))(node, problems)
     for name in names:
         if name in _RESERVED_NAMES:
-            raise InvalidLiteralError(node, f"{name!r} is given anyway", "name the sink's argument differently")
+            raise InvalidLiteralError(node, f"{name!r} is already a parameter", "name the sink's argument differently")
         if names.count(name) > 1:
-            raise InvalidLiteralError(node, f'{name!r} stands twice in "args"', "give each argument a name of its own")
+            raise InvalidLiteralError(node, f'{name!r} is twice in "args"', "give each argument a name of its own")
     return names
 
 

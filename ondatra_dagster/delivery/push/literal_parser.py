@@ -49,7 +49,7 @@ def read_fields(
         try:
             name = _read_key(key, readers, where)
             if name in values:
-                problems.add_literal(InvalidLiteralError(key, f"{name!r} stands twice in {where}", "keep one of them"))
+                problems.add_literal(InvalidLiteralError(key, f"{name!r} is twice in {where}", "keep one of them"))
             values[name] = readers[name](value, problems)
         except InvalidLiteralError as error:
             problems.add_literal(error)
@@ -90,7 +90,7 @@ def raise_unexpected(node: ast.expr, what: str) -> NoReturn:
 def read_text(node: ast.expr, _problems: "ProblemList | None" = None) -> str:
     value = _evaluate_literal(node)
     if not isinstance(value, str) or not value.strip():
-        raise_unexpected(node, "a text in quotes")
+        raise_unexpected(node, "a string in quotes")
     return value
 
 

@@ -29,7 +29,7 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
     except (OSError, UnicodeDecodeError) as error:
         return None, [unreadable_file_problem(file, error)]
     except SyntaxError as error:
-        return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
+        return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "correct the line")]
     config, problems = read_api(tree, file)
     functions = {  # of two functions with one name, the last
         statement.name: statement
@@ -84,7 +84,7 @@ def _find_missing_functions(
     if "push" not in functions:
         problems.append(_new_problem(file, 1, "has no push()", f"write def push(rows): … {place}"))
     if config and config.push.batch_mode == "async" and "poll" not in functions:
-        problem = 'has no poll(), which "batch_mode": "async" asks how a job stands'
+        problem = 'has no poll(), which "batch_mode": "async" calls to read the state of a job'
         problems.append(_new_problem(file, 1, problem, f"write def poll(job_ref): … {place}"))
     return problems
 

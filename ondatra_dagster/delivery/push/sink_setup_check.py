@@ -49,7 +49,7 @@ def _find_unused_credentials(source: PushFile) -> Iterator[Problem]:
     if config.base_url is None:
         for key, setting in (("auth", config.auth), ("headers", config.headers), ("rate_limit", config.rate_limit)):
             if setting:
-                problem = f'"{key}" holds for the host of base_url, and there is none'
+                problem = f'"{key}" applies to the host of base_url, and there is none'
                 yield _new_warning(source, key, problem, "give API a base_url")
 
 

@@ -116,7 +116,7 @@ def check_table_digests(store: SqliteStore) -> None:
         if digest is None and not text:
             continue  # nothing was ever in it
         if digest != row_digest(text):
-            raise store.damage_error(f"its table {table} isn't as it was written")
+            raise store.damage_error(f"its table {table} is damaged")
 
 
 def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], digest: object) -> None:
@@ -126,10 +126,10 @@ def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], d
             return
     except (TypeError, ValueError, OverflowError):  # a damaged value has another type
         pass
-    raise store.damage_error(f"unit {unit} isn't as it was written")
+    raise store.damage_error(f"unit {unit} is damaged")
 
 
 def check_row_digest(store: SqliteStore, table: str, row: object, values: Sequence[Any], digest: object) -> None:
     """Raise StateError unless the digest of a row's values is `digest`."""
     if row_digest(*values) != digest:
-        raise store.damage_error(f"row {row} of its table {table} isn't as it was written")
+        raise store.damage_error(f"row {row} of its table {table} is damaged")

@@ -25,8 +25,8 @@ from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, o
 
 NOTHING_ENQUEUED = -1  # the watermark before the changes of any version
 DAMAGE_ADVICE = (
-    "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
-    " recorded there again; only how long rows have waited, or been dead, is forgotten"
+    "move it away: the next run rebuilds it from the queue snapshot and the records, and repeats no recorded"
+    " delivery; only the waiting times of rows and dead letters are lost"
 )
 SCHEMA = SqliteSchema(
     "queue",
@@ -121,7 +121,7 @@ SCHEMA = SqliteSchema(
 
 # the name of a span of runs that may have recorded rows which the queue takes for new, see
 # sync/record_publisher.py
-INVALID_RECORDED_IN_RUNS = "set_aside_told_in"
+INVALID_RECORDED_IN_RUNS = "invalid_recorded_in"
 KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
 PENDING_FINALIZE = "owed_to_finalize"  # the name of the sums for its next call, see delivery/finalize_call.py
 FORGOTTEN_FLAG = "forgotten"  # in the meta of a forgotten queue, which has no other value

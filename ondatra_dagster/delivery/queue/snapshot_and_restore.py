@@ -138,7 +138,7 @@ def _snapshot_units(queue: Queue) -> Iterator[SnapshotUnit]:
         snapshot_unit = SnapshotUnit._make(fields[: len(SnapshotUnit._fields)])
         check_unit_digest(queue.store, unit, fields[-len(UNIT_COLUMNS) :], fields[len(SnapshotUnit._fields)])
         if snapshot_unit.state not in UNIT_STATES:
-            raise queue.store.damage_error(f"the state of unit {unit} isn't as it was written")
+            raise queue.store.damage_error(f"the state of unit {unit} is damaged")
         units += 1
         yield snapshot_unit._replace(job_ref=jobs.get(unit), maybe_sent=maybe_sent.get(unit, snapshot_unit.maybe_sent))
     if queue.store.fetch_rows(COUNT_UNITS) != [(units,)]:

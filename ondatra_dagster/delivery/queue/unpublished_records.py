@@ -73,7 +73,7 @@ def parse_settled_rows(text: bytes) -> Iterator[SettledRow]:
 
 FILE_ROWS = 50_000  # a file gets no more packs once it has this many rows
 RECORD_TYPES = orjson.dumps([RECORDS_DELETED, RECORDS_INVALID, RECORDS_UPDATED]).decode()
-SNAPSHOT_RUN = "leaves_frontier"  # in the meta: the run that writes, or wrote, the newest snapshot
+SNAPSHOT_RUN = "writes_snapshot"  # in the meta: the run that writes, or wrote, the newest snapshot
 READ_RUNS = "select run_id, about from run order by run_id"
 ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"

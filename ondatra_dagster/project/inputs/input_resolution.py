@@ -117,7 +117,7 @@ def is_input_present(file: FileInput | SourceInput, settings: Settings) -> bool:
 def absent_input_remedy(file: FileInput | SourceInput, settings: Settings) -> str:
     """Return what to do about a missing file or table."""
     if isinstance(file, SourceInput) and file.source == ONDATRA_SCHEMA:
-        return "it is made when a run has sent something"
+        return "it is created by a run that sends something"
     table = source_table_address(file, settings) if isinstance(file, SourceInput) else None
     path = local_path(table) if table else None
     if path is not None and path.parent.is_dir():

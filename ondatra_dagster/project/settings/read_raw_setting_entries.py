@@ -64,7 +64,7 @@ def _ondatra_section(text: str) -> Mapping[str, object]:
         place_match = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
         line = int(place_match[1]) if place_match and place_match[1] else text.rstrip().count("\n") + 1
         description = str(error)[: place_match.start()] if place_match else str(error)
-        raise _settings_error(PYPROJECT, line, f"it is no TOML: {description}", "correct the line") from error
+        raise _settings_error(PYPROJECT, line, f"it isn't TOML: {description}", "correct the line") from error
     section = tool_section.get("ondatra", {}) if isinstance(tool_section, dict) else tool_section
     if not isinstance(section, dict):
         description, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"

@@ -188,7 +188,7 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
             problems.append(Problem(file=entry.file, line=entry.line, description=description, remedy=remedy))
             refused_names.add(entry.name)
     if needs_http_permission(texts):
-        description = "maven_mirror is an http:// address: others can read its password, and put in what they like"
+        description = "maven_mirror is an http:// address: others can read its password and change its files"
         remedy = 'write https://…, or allow it by maven_http = "on"'
         mirror = places["maven_mirror"]
         problems.append(Problem(file=mirror.file, line=mirror.line, description=description, remedy=remedy))

@@ -29,7 +29,7 @@ class SettingValueError(ValueError):
 def read_text(value: object) -> str:
     """Return a text that isn't empty."""
     if not isinstance(value, str) or not value.strip():
-        raise SettingValueError(f"{value!r} is not a text; write it in quotes")
+        raise SettingValueError(f"{value!r} is not a string; write it in quotes")
     return value
 
 
@@ -53,7 +53,7 @@ def read_repository(value: object) -> str:
         parts = urlsplit(text)
         if (parts.scheme in ("https", "http") and parts.hostname) or parts.scheme == "file":
             return text
-    raise SettingValueError("maven_mirror is no repository's address; write it as https://host/path")
+    raise SettingValueError("maven_mirror isn't a repository's address; write it as https://host/path")
 
 
 def read_unknown_fields(value: object) -> str:
@@ -72,14 +72,14 @@ def read_count(value: object) -> str:
 def read_origins(value: object) -> str:
     """Return the origins of pages as browsers spell them, from a list or a text with spaces or commas."""
     origin = re.compile(r"\*|https?://[^/\s,]+")
-    return _read_list(value, origin, "is no origin of a page; write https://shop.example.com, without a path, or *")
+    return _read_list(value, origin, "isn't a page's origin; write https://shop.example.com, without a path, or *")
 
 
 def read_hosts(value: object) -> str:
     """Return names or addresses of hosts, from a list or a text with spaces or commas."""
     host = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
     remedy = "write events.example.com or [fd00::1], without http:// and without a port"
-    return _read_list(value, host, f"is no name of a host; {remedy}")
+    return _read_list(value, host, f"isn't a host's name; {remedy}")
 
 
 def read_folder_name(value: object) -> str:
@@ -129,7 +129,7 @@ def read_webhook(value: object) -> str:
     """Return an address. In it, ${NAME} means the value of a variable."""
     text = read_text(value)
     if not re.match(r"https?://|\$\{\w+\}", text):
-        raise SettingValueError("the webhook is no address; write https://… or ${NAME}, a variable that holds it")
+        raise SettingValueError("the webhook isn't an address; write https://… or ${NAME}, a variable that holds it")
     return text
 
 
@@ -137,7 +137,7 @@ def read_variable_name(value: object) -> str:
     """Return the name of a variable."""
     text = read_text(value)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise SettingValueError("that is no variable's name; write the name of the one that holds the token")
+        raise SettingValueError("that isn't a variable's name; write the name of the one that holds the token")
     return text
 
 
@@ -223,7 +223,7 @@ def flatten_table(
 
 def _conf_text(name: str, value: object) -> str:
     if not isinstance(value, bool | str | int | float):
-        raise SettingValueError(f"{name} can't be {value!r}; write a text, a number, true or false")
+        raise SettingValueError(f"{name} can't be {value!r}; write a string, a number, true or false")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -44,7 +44,7 @@ def _null_columns(columns: tuple[EventColumn, ...]) -> Iterator[str]:
 def _read_column(definition: exp.Expr) -> EventColumn:
     if not isinstance(definition, exp.ColumnDef) or definition.args.get("kind") is None:
         line = next((node.meta["line"] for node in definition.walk() if "line" in node.meta), 1)
-        raise QueryError(line, f"{definition.name!r} is no column definition", DEFINITION_REMEDY)
+        raise QueryError(line, f"{definition.name!r} is not a column definition", DEFINITION_REMEDY)
     line = definition.this.meta.get("line", 1)
     is_required = False
     for constraint in definition.args.get("constraints") or ():
@@ -81,7 +81,7 @@ MAP_KEY_TYPES = frozenset(  # the types that the text of a JSON key can be conve
 )
 DEFAULT_DECIMAL = (10, 0)  # without digits, as in Spark
 MAX_DECIMAL_DIGITS = 38
-TYPE_REMEDY = "the collector takes texts, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
+TYPE_REMEDY = "the collector accepts strings, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
 
 
 def _convert_type(of: exp.DataType, name: str, line: int) -> EventType:
@@ -96,7 +96,7 @@ def _convert_type(of: exp.DataType, name: str, line: int) -> EventType:
     if not 0 <= scale <= precision <= MAX_DECIMAL_DIGITS:
         description = f"column {name!r} can't be {of.sql(dialect='databricks')}"
         raise QueryError(
-            line, description, f"a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, as many of them behind the point"
+            line, description, f"a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, and at most as many decimal places"
         )
     return EventType(name=type_name, precision=precision, scale=scale)
 
@@ -109,7 +109,7 @@ def _decimal_digits(of: exp.DataType) -> tuple[int, int]:
 def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
     word = NESTED_TYPES[of.this]
     if not of.expressions:
-        description = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        description = f"column {name!r} is {of.sql(dialect='databricks')}, which is incomplete"
         raise QueryError(line, description, "write ARRAY<TYPE>, MAP<TYPE, TYPE>, STRUCT<name: TYPE, …>")
     if word == "struct":
         fields = tuple(_struct_fields(of, name, line))
@@ -118,11 +118,11 @@ def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
         )
     parts = tuple(_convert_type(part, name, line) for part in of.expressions)
     if len(parts) != (2 if word == "map" else 1):
-        description = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        description = f"column {name!r} is {of.sql(dialect='databricks')}, which is incomplete"
         raise QueryError(line, description, "write ARRAY<TYPE>, MAP<TYPE, TYPE>")
     if word == "map" and parts[0].name not in MAP_KEY_TYPES:
         description = f"column {name!r} is a map whose keys are {parts[0]}"
-        raise QueryError(line, description, "keys are texts in JSON: write MAP<STRING, …>")
+        raise QueryError(line, description, "keys are strings in JSON: write MAP<STRING, …>")
     return EventType(name=word, type_arguments=parts)
 
 
@@ -131,7 +131,7 @@ def _struct_fields(of: exp.DataType, name: str, line: int) -> Iterator[tuple[str
     for field in of.expressions:
         kind = field.args.get("kind") if isinstance(field, exp.ColumnDef) else None
         if not isinstance(kind, exp.DataType):
-            description = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+            description = f"column {name!r} is {of.sql(dialect='databricks')}, which is incomplete"
             raise QueryError(line, description, "write STRUCT<name: TYPE, …>")
         if field.args.get("constraints"):
             description = f"column {name!r} has a field {field.name!r} with more than a type"

@@ -39,7 +39,7 @@ def find_last_values(tokens: Sequence[Token], sql: str) -> Iterator[tuple[int, i
     for token in tokens:
         start, end = token.start, token.end + 1
         if token.token_type is TokenType.STRING and LAST_VALUE_PATTERN.search(token.text):
-            raise QueryError(token.line, "{{ last_value }} stands in quotes", "remove them: it is a literal")
+            raise QueryError(token.line, "{{ last_value }} is in quotes", "remove them: it is a literal")
         if token.token_type is not TokenType.STRING or not BRACES_PATTERN.fullmatch(sql, start, end):
             continue
         if not LAST_VALUE_PATTERN.fullmatch(sql, start, end):

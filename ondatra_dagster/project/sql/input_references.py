@@ -117,13 +117,13 @@ def _classify_table(
     if len(parts) < len(table.parts):  # a table function: range(10)
         if table.this.name.casefold() == "identifier":
             line = table.this.meta.get("line", 1)
-            missing.append(QueryError(line, "IDENTIFIER() hides what is read", "write the table's name as it is"))
+            missing.append(QueryError(line, "IDENTIFIER() hides what is read", "write the table's name itself"))
         return
     if len(parts) == 1 and _is_cte(table, parts[0].name):
         return
     line = parts[0].meta["line"]
     if table.args.get("version") or table.args.get("when"):
-        missing.append(QueryError(line, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"))
+        missing.append(QueryError(line, "inputs are read at their newest version", "remove VERSION or TIMESTAMP AS OF"))
     options = query.clauses.options.get(parts[-1].meta["end"] + 1)
     try:
         input_ = names.find_input([part.name for part in parts], options.values if options else ())

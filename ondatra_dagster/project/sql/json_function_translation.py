@@ -87,10 +87,10 @@ def _translate_object(call: JsonCall) -> Iterator[TextEdit]:
     values = call.node.expressions
     _refuse_odd_values(call, values, example)
     if len(values) % 2:
-        raise call.call_error("takes names and values in turn, and one has no other", example)
+        raise call.call_error("takes pairs of a name and a value, and one of them is incomplete", example)
     for name in values[::2]:
         if isinstance(name, exp.Null) or (isinstance(name, exp.Literal) and not name.is_string):
-            raise call.call_error(f"has the name {name.sql()}, which is no text", f"write '{name.sql()}'")
+            raise call.call_error(f"has the name {name.sql()}, which is not a string", f"write '{name.sql()}'")
     names, contents = _literal_arguments(call)[::2], values[1::2]
     is_plain = [name is not None and not call.is_json(value) for name, value in zip(names, contents, strict=True)]
     if values and all(is_plain):
@@ -164,7 +164,7 @@ def _wrap_name(call: JsonCall, word: int | None) -> TextWrap:
         plain_text = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
         if plain_text:
             return TextWrap("", "", word, f"'{json.dumps(plain_text[1], ensure_ascii=False)}'")
-    null = "raise_error('json_object() has a name that is null; give it a text')"
+    null = "raise_error('json_object() has a name that is null; give it a string')"
     return TextWrap("regexp_extract(to_json(array(coalesce(CAST(", f" AS STRING), {null}))), {STRIP_BRACKETS}")
 
 
@@ -204,7 +204,7 @@ def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered
         raise call.call_error("takes one value", example)
     _refuse_odd_values(call, [value], example, order)
     if is_distinct and any(key.this != value for key in order):
-        raise call.call_error("with DISTINCT can only be ordered by its value", "take ORDER BY or DISTINCT away")
+        raise call.call_error("with DISTINCT can only be ordered by its value", "remove ORDER BY or DISTINCT")
     if isinstance(call.node.parent, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         raise call.call_error("keeps nulls, and is ordered within its parentheses", example)
     return value, order, is_distinct

@@ -68,14 +68,14 @@ def _parse_tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
     try:
         tree = PARSER_DIALECT.parser().parse(list(tokens), sql)[0]
     except RecursionError as error:
-        raise QueryError(1, "the query is nested too deeply", "make two models of it") from error
+        raise QueryError(1, "the query is nested too deeply", "split it into two models") from error
     except PARSER_ERRORS as error:
-        raise QueryError(tokens[0].line, "the SQL can't be parsed", "look for words out of place") from error
+        raise QueryError(tokens[0].line, "the SQL can't be parsed", "look for misplaced words") from error
     except ParseError as error:
         details = error.errors[0]
         if "pipe syntax operator" in details["description"]:
             description = f"|> {details['highlight'].upper()} can't be read here"
-            raise QueryError(details["line"] or 1, description, "say it with |> SELECT or a plain SELECT") from error
+            raise QueryError(details["line"] or 1, description, "write |> SELECT or a plain SELECT") from error
         location = f" at {details['highlight']!r}" if details["highlight"] else ""
         # "Required keyword: 'this' missing for <class …>" is about sqlglot, not about the query
         reason = "something is missing" if "<class" in details["description"] else details["description"]

@@ -90,7 +90,7 @@ def _refuse_long_comment(between: str, line: int) -> None:
     for number, comment in enumerate(between.split("\n")[:-1], start=line):
         if "--" in comment and comment.endswith("\\"):
             description = "a comment ends in \\, and for Spark it goes on in the next line"
-            raise QueryError(number, description, "end it otherwise")
+            raise QueryError(number, description, "end it with another character")
 
 
 def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:

@@ -192,8 +192,8 @@ def _refuse_if_run_before(sync: Sync, ports: Ports) -> None:
     records = ports.record_store.list_runs(sync.id) or ports.is_in_sync_log()
     if records or ports.history.as_required().has_begun(sync.id):
         raise ResyncNeededError(
-            f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
-            " so it isn't known what the API holds; bring one of them back, or run"
+            f"{sync.id} has run before, but both its queue and its queue snapshot in the tracking store are lost,"
+            " so the API's content is unknown; restore one of them, or run"
             f" `ondatra resync {sync.id}`, or send all rows as new ones: `ondatra run --allow-new-state"
             f" {sync.model.name}`"
         )
@@ -202,7 +202,7 @@ def _refuse_if_run_before(sync: Sync, ports: Ports) -> None:
 def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None:
     if queue.read_meta("table_id") != source.table_id:
         raise ResyncNeededError(
-            f"the table of {sync.model.name} was made anew since {sync.id} last ran, so its rows can't be"
+            f"the table of {sync.model.name} was created again since {sync.id} last ran, so its rows can't be"
             f" compared with what the API holds; run `ondatra resync {sync.id}`"
         )
     _refuse_older_table(sync, source, queue.watermark)
@@ -210,7 +210,7 @@ def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None
         raise ResyncNeededError(
             f"{sync.id} has seen {sync.model.name} up to version {queue.watermark}, and what changed between"
             f" that and version {source.oldest_readable_version} was freed, which a newer state of {sync.id} had seen:"
-            f" it was put back; run `ondatra resync {sync.id}`"
+            f" it was restored from a backup; run `ondatra resync {sync.id}`"
         )
 
 
@@ -218,7 +218,7 @@ def _refuse_older_table(sync: Sync, source: SourceState, sent_upto: int) -> None
     if source.version < sent_upto:
         raise ResyncNeededError(
             f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
-            f" version {sent_upto}: it was put back; run `ondatra resync {sync.id}`"
+            f" version {sent_upto}: it was restored from a backup; run `ondatra resync {sync.id}`"
         )
 
 
@@ -227,7 +227,7 @@ def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
     if queue_url != sync_url:
         raise ResyncNeededError(
             f"{sync.push_config.file} now sends to {sync_url or 'no base_url'}, but what {sync.id} knows is what"
-            f" {queue_url or 'no base_url'} holds; put base_url back, or run `ondatra resync {sync.id}`"
+            f" {queue_url or 'no base_url'} holds; restore base_url, or run `ondatra resync {sync.id}`"
         )
 
 
@@ -254,10 +254,10 @@ def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
 def describe_restore(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot) -> str:
     """Return a message that says from where a sync continues whose queue is missing or stale."""
     own_state, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    continue_text = f"it goes on from what was left in the tracking store at {at} UTC"
+    continue_text = f"it continues from the queue snapshot in the tracking store of {at} UTC"
     is_missing = queue.read_meta("table_id") is None
     if snapshot.state_id == own_state.id:
-        cause_text = "is missing" if is_missing else "is older than the last run: it was put back"
+        cause_text = "is missing" if is_missing else "is older than the last run: it was restored from a backup"
         return f"{sync.id}: the queue {cause_text}; {continue_text}"
     if snapshot.state_id == own_state.copy_of:
         cause_text = f"this state folder (id {own_state.id}) is a copy of the one with the id {own_state.copy_of}"

@@ -59,7 +59,7 @@ class StateFolderConflictCheck:
         return heartbeat if heartbeat and heartbeat.run_id != self._run_id else None
 
     def end_run(self) -> None:
-        """Note in the heartbeat that the run has ended, so that no other run waits for a sign of it."""
+        """Note in the heartbeat that the run has ended, so that no other run waits for its heartbeat."""
         self._write_heartbeat(has_ended=True)
 
     def _write_heartbeat(self, *, has_ended: bool = False) -> None:
@@ -88,7 +88,7 @@ class StateFolderConflictCheck:
         silence_seconds = 2 * self._ports.publish_seconds
         self._ports.notify(
             f"{self._sync.id}: run {first.run_id} of the state folder with the id {first.state_id} hasn't"
-            f" ended; waiting {format_duration(silence_seconds)} for a sign of it"
+            f" ended; waiting {format_duration(silence_seconds)} for its heartbeat"
         )
         heartbeat: RunHeartbeat | None = first
         for _ in range(int(silence_seconds / HEARTBEAT_POLL_SECONDS) + 1):
@@ -103,8 +103,8 @@ class StateFolderConflictCheck:
     def _build_error(self, mark: RunHeartbeat) -> OtherStateFolderError:
         return OtherStateFolderError(
             f"{self._sync.id} is delivered from another state folder too (id {mark.state_id}, run {mark.run_id}), so"
-            f" nothing more is sent from this one (id {self._own_state_id}). Let only one of them run this sync;"
-            " the next run goes on from what the other one leaves in the tracking store"
+            f" nothing more is sent from this one (id {self._own_state_id}). Run this sync from only one of them;"
+            " its next run continues from the queue snapshot in the tracking store"
         )
 
 

@@ -56,7 +56,7 @@ def check_batch_size_independence(stage: PushHarness, case: PushCase) -> Iterato
             for rows in case.versions:
                 run.deliver_version(rows, batch_size=size)
             if differences := describe_differences(expected_content, comparable_content(run.api.state)):
-                yield f"with batches of {size} rows the API ends with something else: {differences}"
+                yield f"with batches of {size} rows the API ends with other content: {differences}"
 
 
 def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]:
@@ -116,8 +116,8 @@ def _new_call_message(play: ConformanceRun, handed: RecordedPush) -> str | None:
         return None
     call = repeated_push.calls[0]
     return (
-        f"run again after a crash, the batch makes {call.method} {call.path} a second time, for it isn't the"
-        " call that it was: keep times and chance out of addresses and bodies"
+        f"when it runs again after a crash, the batch calls {call.method} {call.path} a second time, because the"
+        " call is different: keep times and random values out of addresses and bodies"
     )
 
 
@@ -141,7 +141,7 @@ def check_finalize_reports_failure(stage: PushHarness, case: PushCase) -> Iterat
         except PushContractError:
             return
         remedy = "call fail() unless the answer is ok"
-        yield f"finalize() comes to its end though its call was answered 503: {remedy}"
+        yield f"finalize() ends normally though its call was answered 503: {remedy}"
 
 
 ONE_FAULT = (
@@ -186,12 +186,12 @@ def _write_until_call(play: ConformanceRun, case: PushCase, number: int, fault: 
 def _recovery_problem(play: ConformanceRun, expected: ApiContent) -> str:
     if dead_letters := play.dead_letters:
         if not dead_letters[0].is_rejected:
-            return f"{dead_letters[0].key} is tried again until it is given up: {dead_letters[0].error}"
-        return f"{dead_letters[0].key} is rejected ({dead_letters[0].error}); what may go well later is an error"
+            return f"{dead_letters[0].key} is retried until it is given up: {dead_letters[0].error}"
+        return f"{dead_letters[0].key} is rejected ({dead_letters[0].error}); what may succeed later is an error"
     if play.state.depth:
-        return "its rows are tried again and again, and never arrive"
+        return "its rows are retried again and again, and never arrive"
     differences = describe_differences(expected, comparable_content(play.api.state))
-    return f"the API ends with something else: {differences}" if differences else ""
+    return f"the API ends with other content: {differences}" if differences else ""
 
 
 def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterator[str]:
@@ -209,10 +209,10 @@ def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterat
             run.run_until_settled()
             if differences := describe_differences(expected_contents[version], comparable_content(run.api.state)):
                 delivery_text = "once it is replayed" if is_reported else "all rows count as delivered, and"
-                yield f"when {call} is answered 422: {delivery_text} the API ends with something else: {differences}"
+                yield f"when {call} is answered 422: {delivery_text} the API ends with other content: {differences}"
 
 
-RETRYABLE_REASON = "it may go well later, so it is an error"
+RETRYABLE_REASON = "it may succeed later, so it is an error"
 CREDENTIALS_REASON = "it is the key that is wrong and not the row, so it is an error"
 REJECT_REASON = "it was refused, so it is a reject"
 REASONS_BY_STATUS = {
@@ -243,7 +243,7 @@ def check_failure_verdicts(stage: PushHarness, case: PushCase) -> Iterator[str]:
                 run.replay_dead()
                 run.run_until_settled()
                 if differences := describe_differences(expected_contents[version], comparable_content(run.api.state)):
-                    yield f"when all calls were {fault_text}, and then go well, the API ends wrong: {differences}"
+                    yield f"when all calls were {fault_text}, and then succeed, the API ends wrong: {differences}"
 
 
 def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, fault: Fault) -> list[RecordedPush]:

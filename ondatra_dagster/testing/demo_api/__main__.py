@@ -39,7 +39,7 @@ def main(context: click.Context, *, port: int, state: Path | None, command: tupl
             raise
     if not command or not is_own_demo_api(port, state):
         raise click.ClickException(
-            f"port {port} is taken by another program: end that, or write another port into lib/*.star "
+            f"port {port} is in use by another program: end it, or write another port into lib/*.star "
             "and give it here too (--port 8322; with make: PORT=8322)"
         )
     click.echo(f"using the demo API that already runs at http://{LOOPBACK_HOST}:{port}", err=True)

@@ -34,7 +34,7 @@ def failure_reasons_page(asked: PageRequest) -> Page:
     rows = [
         _reason_row(asked, stage, reason, reason_counts) for reason in reason_counts.most_frequent[:MAX_SHOWN_REASONS]
     ]
-    reason_table = table(f"Why records of {sync.id} ended so", COLUMNS, rows, none="No record ended so.")
+    reason_table = table(f"Why records of {sync.id} ended so", COLUMNS, rows, none="No record has this status.")
     return Page(
         title=f"{sync.id} · reasons",
         breadcrumbs=sync_breadcrumbs(
@@ -51,7 +51,7 @@ def failure_reasons_page(asked: PageRequest) -> Page:
 
 
 def _subtitle(asked: PageRequest, found: ReasonCounts) -> Content:
-    count_text = f"{format_count(found.records, 'record')}, grouped by what was said of them; of "
+    count_text = f"{format_count(found.records, 'record')}, grouped by reason, of "
     return (count_text, ("run ", element("code", asked.run_id)) if asked.run_id else "all runs whose records are kept")
 
 
@@ -61,7 +61,7 @@ def _stage_tabs(asked: PageRequest, stage: RecordStage) -> Html:
         STAGE_FILTERS,
         stage,
         link_of=lambda tab_stage: ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=tab_stage),
-        other_view=("One by one", ui_urls.records_url(asked.sync.id, records)),
+        other_view=("Single records", ui_urls.records_url(asked.sync.id, records)),
     )
 
 
@@ -89,4 +89,4 @@ def _other_reasons_note(found: ReasonCounts) -> Content:
     hidden_records = sum(reason.records for reason in found.most_frequent[MAX_SHOWN_REASONS:]) + found.other_records
     if not hidden_records:
         return None
-    return element("p", f"{format_count(hidden_records, 'record')} more, with still other reasons.", class_="none")
+    return element("p", f"{format_count(hidden_records, 'record')} more, with other reasons.", class_="none")

@@ -91,7 +91,7 @@ def queue_page(asked: PageRequest) -> Page:
 
 def _empty_text(*, page: int, is_lost: bool) -> str:
     if is_lost:
-        return "Nobody knows of dead letters."
+        return "The dead letters are unknown."
     return "There are no more dead letters." if page > 1 else "There are no dead letters."
 
 
@@ -104,9 +104,9 @@ def _queue_facts(sync: Sync, queue: QueueStatus | None, now: datetime) -> Html:
             ("Waiting", _stage_count_link(sync, RecordStage.WAITING, queue.waiting_units)),
             ("Of these due", format_number(queue.due_units)),
             ("In open jobs", format_number(queue.units_in_jobs)),
-            ("Oldest waits for", format_age(queue.oldest_since, now)),
+            ("Oldest has waited", format_age(queue.oldest_since, now)),
             ("Next retry", format_due_time(queue.next_due_at, now)),
-            ("Taken in up to version", format_number(queue.watermark) if queue.watermark >= 0 else "none yet"),
+            ("Enqueued up to version", format_number(queue.watermark) if queue.watermark >= 0 else "none yet"),
         ]
     )
 
@@ -119,7 +119,7 @@ def _stage_count_link(sync: Sync, stage: RecordStage, count: int) -> Content:
 def _replay_hint(sync: Sync) -> Html:
     return element(
         "p",
-        "Mend the rows at their source, or send them as they are: ",
+        "Correct the rows at their source, or send them unchanged: ",
         element("code", f"ondatra replay {sync.id}"),
         " sends what is shown here, with fresh attempts. This page changes nothing.",
         class_="under",
@@ -136,7 +136,7 @@ def _dead_letter_row(letter: DeadLetter, sync: Sync) -> Iterator[Content]:
 
 def _replay_payloads(letter: DeadLetter) -> Content:
     if not letter.row_count:
-        return "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+        return "its content, which has no rows" if letter.weight else "nothing: it is up to date"
     payloads = [render_payload(orjson.dumps(row).decode(), change.value) for change, row in letter.rows_to_send]
     hidden_rows = letter.row_count - len(letter.rows_to_send)
     more_note = f"… and {format_count(hidden_rows, 'row')} more, {format_number(letter.row_count)} in all"

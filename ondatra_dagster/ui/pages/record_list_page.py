@@ -92,7 +92,7 @@ def records_page(asked: PageRequest) -> Page:
 def _subtitle(asked: PageRequest) -> Content:
     if asked.run_id:
         return ("Of run ", element("code", asked.run_id))
-    return "Of all runs whose records are kept, and of what is still to be sent"
+    return "Of all runs whose records are kept, and of rows that are still to be sent"
 
 
 def _record_count(asked: PageRequest) -> Content:
@@ -179,12 +179,12 @@ def _empty_text(asked: PageRequest) -> str:
     if not asked.workspace.tracking.list_runs(asked.sync.id):
         return f"{asked.sync.id} has no records yet."
     if asked.run_id and asked.stage and not asked.stage.has_ended:
-        return "Nothing of it waits: what a run leaves is shown with the newest run, or without a run."
+        return "Nothing of this run is pending: pending rows are listed with the newest run, or without a run."
     if asked.run_id and not (asked.stage or asked.change or asked.prefix or asked.reason is not None):
         return "No row ended in this run."
     if asked.prefix and asked.sync.identifier_hint:
-        return f"No record is like that; identifiers of {asked.sync.id} are {asked.sync.identifier_hint}."
-    return "No record is like that."
+        return f"No record matches; identifiers of {asked.sync.id} are {asked.sync.identifier_hint}."
+    return "No record matches."
 
 
 def _record_row(record: ResultRecord) -> Iterator[Content]:
@@ -202,7 +202,7 @@ def _record_row(record: ResultRecord) -> Iterator[Content]:
 def _download_links(asked: PageRequest) -> Html:
     """Return the links to the records as files: all of them, or a sample."""
     entries: list[Content] = []
-    for name, limit in (("All that was found", None), (f"The newest {SAMPLE_SIZE:,}", SAMPLE_SIZE)):
+    for name, limit in (("All matching records", None), (f"The newest {SAMPLE_SIZE:,}", SAMPLE_SIZE)):
         files = [
             element(
                 "a",
@@ -222,7 +222,7 @@ def download_records(asked: PageRequest) -> Response:
     if suffix not in EXPORT_WRITERS:
         format_names = [ending[1:] for ending in EXPORT_WRITERS]
         raise SelectionError(
-            f"records can't be had as {suffix[1:]!r}; {suggest_correction(suffix[1:], format_names, plural='formats')}"
+            f"records have no format {suffix[1:]!r}; {suggest_correction(suffix[1:], format_names, plural='formats')}"
         )
     sync = asked.sync
     record_chunks = find_records(

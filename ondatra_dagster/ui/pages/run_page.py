@@ -51,11 +51,11 @@ COUNT_MEANINGS = {
     GridRow.PLANNED: "what the queue held for this run",
     GridRow.ATTEMPTED: "succeeded, rejected or failed",
     GridRow.SUCCEEDED: "delivered",
-    GridRow.REJECTED: "refused, or tried too often",
-    GridRow.FAILED: "not now: they are retried",
+    GridRow.REJECTED: "rejected, or failed too often",
+    GridRow.FAILED: "failed for now, and retried",
     GridRow.IN_JOBS: "the API works on them",
     GridRow.NOT_SENT: "left in the queue: paused, over @max_deletes, the API was down, or the run was ended",
-    GridRow.INVALID: "rows kept out of the table for their key",
+    GridRow.INVALID: "rows that aren't in the table because of their key",
 }
 COUNT_COLUMNS = (
     *(ColumnHeader(operation.value, is_number=True) for operation in UnitOperation),
@@ -117,7 +117,7 @@ def _retention_text(workspace: Workspace, run: PastRun) -> Content:
         return ("Its records are in ", element("code", workspace.tracking.run_address(run.sync_id, run.run_id)))
     days = workspace.settings.tracking_retention_days
     retention_note = f" Records are kept for {format_count(days, 'day')}." if days else ""
-    return f"The records of this run are gone: its counts are what is left.{retention_note}"
+    return f"The records of this run were removed; only its counts are left.{retention_note}"
 
 
 def _run_facts(asked: PageRequest, run: PastRun) -> Html:
@@ -167,7 +167,7 @@ def _crash_notice(run: PastRun) -> Content:
     """Return a notice for a run that was killed before it reported."""
     if run.result is not RunResult.CRASHED:
         return None
-    notice = "Its process ended without a word. What it delivered is among its records; the next run counts it."
+    notice = "Its process ended unexpectedly. What it delivered is among its records; the next run counts it."
     return element("p", notice, class_="notice")
 
 
@@ -179,9 +179,9 @@ def _count_section(workspace: Workspace, run: PastRun) -> Html:
     noun = f"{unit_noun(sync)}s"
     rows = (count_cells(run, cell, grid, sync=sync, has_records=has_records) for cell in GridRow)
     header = (ColumnHeader(noun.capitalize()), *COUNT_COLUMNS)
-    count_table = table(f"What became of how many {noun}", header, rows, none="", stacks=False)
+    count_table = table(f"Counts of {noun}", header, rows, none="", stacks=False)
     incomplete_notice = None if is_complete else element("p", _INCOMPLETE_NOTICE, class_="notice")
-    return section(f"What became of the {noun}", incomplete_notice, element("div", count_table, class_="card grid"))
+    return section(f"Outcomes of the {noun}", incomplete_notice, element("div", count_table, class_="card grid"))
 
 
 _INCOMPLETE_NOTICE = "Its process ended before it had planned anything: what it would have sent is unknown."

@@ -63,7 +63,7 @@ def sync_list_page(asked: PageRequest) -> Page:
             heading("Syncs", under=_summary_text(statuses, unread=len(syncs_with_status) - len(statuses))),
             _sinks_notice(asked.workspace.settings.sinks),
             _history_notice(asked.workspace),
-            element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NO_SYNCS_TEXT), class_="card"),
+            element("div", table("Every sync and its state", COLUMNS, rows, none=_NO_SYNCS_TEXT), class_="card"),
         ),
         refresh_seconds=BUSY_REFRESH_SECONDS if any(status.progress for status in statuses) else IDLE_REFRESH_SECONDS,
     )
@@ -114,11 +114,11 @@ def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
     unknown_count = unread + sum(status.queue_lost_message is not None for status in found)
     waiting_keys = sum(status.queue.depth for status in found if status.queue)
     phrases = [format_count(unread + len(found), "sync")]
-    phrases.append(f"{unhealthy_count} to look at" if unhealthy_count else "none to look at")
+    phrases.append(f"{unhealthy_count} with a problem" if unhealthy_count else "none with a problem")
     if waiting_keys or not unknown_count:
         phrases.append(f"{format_count(waiting_keys, 'key')} to be delivered" if waiting_keys else "nothing waits")
     if unknown_count:
-        phrases.append(f"of {format_count(unknown_count, 'sync')} nobody knows what waits")
+        phrases.append(f"of {format_count(unknown_count, 'sync')} the pending rows are unknown")
     return " · ".join(phrases)
 
 

@@ -124,7 +124,7 @@ def _progress_card(of: SyncStatus) -> Content:
         return None
     link = ui_urls.run_path(of.sync.id, of.progress.run_id)
     return element(
-        "div", element("a", "A run goes on", href=link), ": ", render_progress(of.progress), class_="now card"
+        "div", element("a", "A run is active", href=link), ": ", render_progress(of.progress), class_="now card"
     )
 
 
@@ -135,7 +135,7 @@ def _status_facts(of: SyncStatus, now: datetime) -> Html:
             ("In the queue", format_number(queue.depth) if queue else NO_VALUE),
             ("Waiting for a retry", format_number(queue.waiting_units) if queue else NO_VALUE),
             ("In open jobs", format_number(queue.units_in_jobs) if queue else NO_VALUE),
-            ("Oldest waits for", format_age(queue.oldest_since if queue else None, now)),
+            ("Oldest has waited", format_age(queue.oldest_since if queue else None, now)),
             ("Next retry", format_due_time(queue.next_due_at if queue else None, now)),
             ("Dead letters", dead_letter_link(of)),
             ("Last run", format_time_ago(of.last_run.started_at, now) if of.last_run else NO_VALUE),

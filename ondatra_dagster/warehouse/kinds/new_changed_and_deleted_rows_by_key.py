@@ -58,8 +58,8 @@ def check_duplicate_keys(given: DataFrame, there: DataFrame, names: Sequence[str
         key_list = ", ".join("/".join(map(str, key)) for key in sample[:MAX_NAMED_KEYS])
         ending = " and others" if len(sample) > MAX_NAMED_KEYS else ""
         raise WarehouseError(
-            f"keys that the table has more than once come more than once in the query too: {key_list}{ending} of"
-            f" {', '.join(names)}; which row is to stay, only the query can say: let it give one row a key"
+            f"keys that are duplicates in the table are duplicates in the query's result too: {key_list}{ending} of"
+            f" {', '.join(names)}; change the query so that it returns one row per key"
         )
 
 

@@ -34,7 +34,9 @@ MERGE_OPTION = "mergeSchema"
 MERGE_SETTING = "spark.sql.parquet.mergeSchema"
 TIME_OPTIONS = ("modifiedBefore", "modifiedAfter")  # only Spark knows which files these leave out
 MAX_READERS = 16
-MERGE_REMEDY = f"write the files alike, or say '{MERGE_OPTION}' = 'true' to take what is missing as nulls"
+MERGE_REMEDY = (
+    f"write all files with the same columns, or set '{MERGE_OPTION}' = 'true' to read missing columns as nulls"
+)
 SPARK_TYPES = {  # Spark's names of Arrow's types
     "bool": "boolean",
     "int8": "tinyint",
@@ -217,7 +219,7 @@ def multiline_json_problem(settings: Settings, source: Input) -> str | None:
         for file in sorted(walk_files(match)):
             if _is_json_lines(file):
                 name = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
-                return f"{name} has a JSON value a line, and with 'multiLine' only the first is read; remove the option"
+                return f"{name} has one JSON value per line, and 'multiLine' reads only the first; remove the option"
     return None
 
 

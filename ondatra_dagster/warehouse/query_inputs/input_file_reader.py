@@ -61,7 +61,7 @@ def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> Non
     is_typed = source.format == "parquet" or option_value(source.options, SCHEMA_OPTION)
     if not is_typed and local_files_size(settings, source.path) == 0:
         raise WarehouseError(
-            f"{place_of_input(model, source)}: {source.path} is empty, and nothing else tells its columns;"
+            f"{place_of_input(model, source)}: {source.path} is empty, so its columns are unknown;"
             " add 'schema' = 'id INT, name STRING' to its WITH (…)"
         )
 

@@ -126,7 +126,7 @@ def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, fo
     return (
         f"{names} {'has' if len(found) == 1 else 'have'} {format_count(sum(file.row_count for file in found), 'row')}"
         f" that can't be parsed as {_format_columns(rows)}; the first{line} is {shown_text!r};"
-        f" correct the file, or take such rows as nulls with '{MODE_OPTION}' = '{ParseMode.PERMISSIVE}' in its WITH (…)"
+        f" correct the file, or read such rows as nulls with '{MODE_OPTION}' = '{ParseMode.PERMISSIVE}' in its WITH (…)"
     )
 
 

@@ -72,7 +72,7 @@ def shorten_message(text: str) -> str:
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, Py4JError) and not getattr(error, "java_exception", None):
-        return "Spark's process is gone; look at .ondatra/logs/spark.log for why, and run again"
+        return "Spark's process has ended; .ondatra/logs/spark.log says why; run again"
     return str(error)
 
 
@@ -85,7 +85,7 @@ LENGTH_MISMATCH = re.compile(
     r"Number of column in CSV header is not equal to number of fields in the schema:"
     r"\s+Header length: (?P<header>\d+), schema size: (?P<schema>\d+)\s+CSV file: (?P<file>.*)"
 )
-HEADER_REMEDY = f"name them as the file does, or say '{ENFORCE_SCHEMA}' = 'true' to go by their position alone"
+HEADER_REMEDY = f"name them as in the file, or set '{ENFORCE_SCHEMA}' = 'true' to use only their position"
 
 
 def header_error_message(text: str) -> str | None:

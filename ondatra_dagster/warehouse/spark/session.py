@@ -119,7 +119,7 @@ class Warehouse:
         if not self.is_started:
             if self.settings.spark.remote:
                 return "connecting to Spark"
-            return self._fetch_progress.status or "Spark is coming up"
+            return self._fetch_progress.status or "Spark is starting"
         if self._jvm is None:  # the tracker is on another machine
             return ""
         try:
@@ -184,7 +184,7 @@ class Warehouse:
         try:
             _ = self.session
         except (WarehouseError, InterruptedRunError):
-            logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
+            logging.getLogger(__name__).debug("Spark did not start early; its first use reports why")
 
     def _start(self) -> SparkSession:
         _silence_pyspark()

@@ -65,7 +65,7 @@ def _check_server(remote: str) -> None:
     """Raise SparkSetupError if no server listens there. The message hides the path, which may hold a token."""
     address = ADDRESS.fullmatch(remote)
     if address is None:
-        raise SparkSetupError("spark.remote is no address of Spark Connect; write sc://host:port")
+        raise SparkSetupError("spark.remote isn't an address of Spark Connect; write sc://host:port")
     host, port = address["host"].strip("[]"), int(address["port"] or DEFAULT_PORT)
     try:
         socket.create_connection((host, port), timeout=PROBE_SECONDS).close()

@@ -55,7 +55,7 @@ def families(text: str) -> set[str]:
 
 
 def test_it_ends_in_the_middle_of_a_request_with_an_answer(tmp_path: Path) -> None:
-    """A deployment costs no sender an error: what is on its way is taken first."""
+    """A deployment costs no sender an error: what is under way is taken first."""
     project = EventProject.create(tmp_path)
     collector = CollectorProcess(project.root)
     collector.start()

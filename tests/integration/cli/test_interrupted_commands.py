@@ -20,7 +20,7 @@ from ondatra_dagster.sync.run_history_store import PastRun
 
 ROWS = 12
 ANSWERED = 5
-# the signal comes while a call is on its way; its answer may be read before the signal is noticed
+# the signal comes while a call is under way; its answer may be read before the signal is noticed
 MAY_BE_BEGUN = (ANSWERED + 1, ANSWERED + 2)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

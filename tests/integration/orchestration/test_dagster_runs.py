@@ -193,7 +193,7 @@ def test_a_run_that_tries_nothing_is_a_warning_of_what_was_found_before(
     assert (True, (False, "WARN")) == (result.success, checks(result)["undelivered"])
     found = run_single_check("undelivered")
     assert (False, "WARN") == (found.passed, found.severity.value)
-    assert (found.description or "").startswith("the API was down at the newest try; 2 rows to be tried again")
+    assert (found.description or "").startswith("the API was down at the newest try; 2 rows to be retried")
     api.recover()
 
 
@@ -358,7 +358,7 @@ def test_the_check_of_a_model_that_did_not_run_still_counts_what_is_set_aside(
     materialize(shop)
     result = materialize(shop)
     (check,) = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
-    assert (False, 1) == (check.passed, check.metadata["set_aside"].value)
+    assert (False, 1) == (check.passed, check.metadata["invalid_rows"].value)
 
 
 def test_a_push_with_nothing_to_read_reads_no_feed(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
@@ -391,7 +391,7 @@ def test_a_run_with_the_tag_computes_what_it_is_asked_for_anew(
     result = materialize(shop, CRM, tags={FULL_REFRESH: "true"})
     assert result.success
     assert (["sync.crm"], ["sync.crm"]) == (shop.tables.computed_models, shop.tables.refreshed_models)
-    assert ("full", "a full refresh was asked for") == (
+    assert ("full", "a full refresh was requested") == (
         shop.progress.model_results[-1].run_type,
         shop.progress.model_results[-1].reason,
     )
@@ -441,7 +441,7 @@ def test_a_paused_sync_takes_rows_and_sends_them_when_it_goes_on(
     assert () == api.calls
     assert (False, "WARN") == checks(result)["undelivered"]
     (told,) = shop.progress.sync_results
-    paused = "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 inserts pending"
+    paused = "sync.crm is paused; `ondatra resume sync.crm` continues it: 2 inserts pending"
     assert paused == told.summary.message
     assert resume_sync(sync)
     assert materialize(shop, PUSH).success
@@ -502,7 +502,7 @@ def test_no_run_fails_for_fact_tables_that_can_t_be_written(
     assert result.success
     assert {"a1", "b2"} == set(api.contacts())
     (warning,) = shop.progress.sync_results[-1].warnings
-    assert "the fact tables are left as they are: " in warning
+    assert "the source and destination tables were not updated: " in warning
     assert "can't be read (" in warning
     folder.unlink()
     write_contacts(shop.root, a1="ada@example.org")

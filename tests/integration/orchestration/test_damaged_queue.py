@@ -16,7 +16,7 @@ def push(rows):
 FAILS = TAKES_ALL.replace('"ok"', '"error: not now"')
 MODEL = "-- @kind: merge\n-- @unique_key: id\n-- @sink: {}\nSELECT id, email FROM raw.contacts\n"
 NAMES = [f"a{number}" for number in range(8)]
-REMEDY = "move it away: the next run makes it again from the frontier and the records"
+REMEDY = "move it away: the next run rebuilds it from the queue snapshot and the records"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_damaged_page_fails_one_sync_and_one_file(
     assert ["new@example.com"] == [row["email"] for row in api.contacts().values() if row["customer_id"] == "new"]
     said = ondatra("maintain", "--json", shop=shop)
     assert 9 == len(said.json_lines)
-    files = {str(line["duty"]): str(line["did"]) for line in said.json_lines}["state_files"]
+    files = {str(line["task"]): str(line["did"]) for line in said.json_lines}["state_files"]
     assert f"{_queue(shop)} is damaged (" in files
     assert REMEDY in files
     assert "whole trace" not in said.stderr

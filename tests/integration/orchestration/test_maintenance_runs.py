@@ -20,7 +20,7 @@ from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
-DUTIES = [
+TASKS = [
     *("feeds", "sync_log", "tracking_retention", "fact_tables"),
     *("tables", "dead_letters", "state_files", "logs", "alerts"),
 ]
@@ -54,8 +54,8 @@ def test_maintain_does_each_duty_and_tells_of_it(shop: ShopProject, capfd: pytes
     capfd.readouterr()
     assert 0 == run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
     said = capfd.readouterr()
-    lines = {line["duty"]: line for line in map(orjson.loads, said.out.splitlines())}
-    assert [(duty, True) for duty in DUTIES] == [(name, line["ok"]) for name, line in lines.items()]
+    lines = {line["task"]: line for line in map(orjson.loads, said.out.splitlines())}
+    assert [(task, True) for task in TASKS] == [(name, line["ok"]) for name, line in lines.items()]
     assert (2, 0, 1) == (
         lines["sync_log"]["records"],
         lines["tracking_retention"]["runs"],
@@ -72,7 +72,7 @@ def test_a_duty_that_fails_leaves_the_others_to_be_done(shop: ShopProject, capfd
     assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
     said = capfd.readouterr().err
     assert "✗ sync_log: no room" in said
-    assert "✓ fact_tables: the fact tables tell of 1 sync" in said
+    assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
 
 
 def test_a_duty_that_meets_what_nobody_foresaw_leaves_the_others_to_be_done(
@@ -85,7 +85,7 @@ def test_a_duty_that_meets_what_nobody_foresaw_leaves_the_others_to_be_done(
     said = capfd.readouterr().err
     assert "✗ sync_log: TypeError: " in said
     assert f"; the whole trace is in {shop.root}/.ondatra/logs/errors.log" in said
-    assert "✓ fact_tables: the fact tables tell of 1 sync" in said
+    assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
 
 
 def test_dagster_does_the_same_each_day(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
@@ -183,13 +183,13 @@ def test_maintain_takes_in_what_a_sync_has_not_seen_and_sends_nothing(
     (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
     before = api.contacts()
     assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
-    assert "✓ feeds: 1 sync took in new versions" in capfd.readouterr().err
+    assert "✓ feeds: 1 sync enqueued new versions" in capfd.readouterr().err
     assert before == api.contacts()
     queue = workspace.queue("sync.crm")
-    frontier = workspace.tracking.read_newest_snapshot("sync.crm")
+    snapshot = workspace.tracking.read_newest_snapshot("sync.crm")
     assert queue is not None
-    assert frontier is not None
-    assert (1, 1, 1) == (queue.watermark, frontier.watermark, queue.pending_units)
+    assert snapshot is not None
+    assert (1, 1, 1) == (queue.watermark, snapshot.watermark, queue.pending_units)
     assert [] == [step.model.name for step in workspace.plan().models if step.will_run]
     workspace.syncs["sync.crm"].queue_file.unlink()
     assert 0 == send(shop)
@@ -204,7 +204,7 @@ def test_sinks_that_are_off_are_left_alone(shop: ShopProject, capfd: pytest.Capt
     send(shop)
     capfd.readouterr()
     assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
-    assert "✓ feeds: every sync has seen its table as it is" in capfd.readouterr().err
+    assert "✓ feeds: every sync has its table's newest version" in capfd.readouterr().err
     queue = shop.workspace.queue("sync.crm")
     assert queue is not None
     assert 0 == queue.watermark
@@ -229,4 +229,4 @@ def test_a_file_that_is_at_work_is_told_of_by_maintain(shop: ShopProject, capfd:
     sync = shop.workspace.syncs["sync.crm"]
     with sync.open_queue():
         assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
-    assert "at work, and left for the next time: sync.crm" in capfd.readouterr().err
+    assert "in use, so skipped this time: sync.crm" in capfd.readouterr().err

@@ -151,7 +151,7 @@ def test_maintenance_goes_on_with_the_others(shop: ShopProject, capfd: pytest.Ca
     assert 0 == execute_plan(workspace, models, opened=shop.open_engine)
     capfd.readouterr()
     assert 1 == run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
-    said = {line["duty"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
+    said = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
     bad = sorted(name for name, line in said.items() if not line["ok"])
     assert ["dead_letters", "feeds", "state_files", "tables"] == bad
     assert said["tables"]["did"].startswith("sync.ads: ")  # what its sync has seen nobody knows: all stays

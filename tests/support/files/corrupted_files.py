@@ -129,10 +129,10 @@ def write_snapshot_file(folder: Path) -> WrittenFile:
     )
 
     def read() -> Any:
-        frontier = store.read_newest_snapshot(SYNC_ID)
-        return frontier and dataclasses.replace(frontier, units=list(frontier.units))
+        snapshot = store.read_newest_snapshot(SYNC_ID)
+        return snapshot and dataclasses.replace(snapshot, units=list(snapshot.units))
 
-    return WrittenFile(folder / f"frontiers/1/{SYNC_ID}/{RUN_ID}.parquet", read)
+    return WrittenFile(folder / f"queue_snapshots/1/{SYNC_ID}/{RUN_ID}.parquet", read)
 
 
 def write_records_file(folder: Path) -> WrittenFile:
@@ -274,10 +274,10 @@ def _read_queue(queue: Queue) -> Iterator[Any]:
         state.has_open_run,
     )
     yield [(batch.id, batch.batch_key, batch.units) for batch in load_batches(queue)]
-    frontier = make_snapshot(queue, sync_id=SYNC_ID, run_id=RUN_ID, written_at=NOW)
+    snapshot = make_snapshot(queue, sync_id=SYNC_ID, run_id=RUN_ID, written_at=NOW)
     # attempts, times and messages of a unit aren't protected
-    units = [unit._replace(attempts=0, due_at=None, set_at=None, message=None) for unit in frontier.units]
-    yield dataclasses.replace(frontier, units=units)
+    units = [unit._replace(attempts=0, due_at=None, set_at=None, message=None) for unit in snapshot.units]
+    yield dataclasses.replace(snapshot, units=units)
     yield unpublished_records.open_runs(queue)
     for file in unpublished_records.read_assigned_files(queue, RUN_ID):
         yield file, list(unpublished_records.read_file_rows(queue, file))
@@ -304,7 +304,7 @@ def write_event_store(folder: Path) -> WrittenFile:
 
 
 FILE_WRITERS: Mapping[str, Callable[[Path], WrittenFile]] = {
-    "frontier": write_snapshot_file,
+    "snapshot": write_snapshot_file,
     "records": write_records_file,
     "sent": write_delivered_file,
     "history": write_history_file,

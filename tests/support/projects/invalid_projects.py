@@ -58,7 +58,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "two keys that say the same",
         "-- @kind: tracked\n-- @unique_key: id\n-- @group_key: id\nSELECT 1 AS id\n",
-        "models/a/b.sql:2: @group_key and @unique_key say the same of kind tracked; keep one of them",
+        "models/a/b.sql:2: @group_key and @unique_key mean the same for kind tracked; keep one of them",
     ),
     invalid_model(
         "a header twice",
@@ -73,7 +73,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "a header below the query",
         "SELECT 1 AS id\n-- @kind: merge\n",
-        "models/a/b.sql:2: @kind stands below the query; move it above",
+        "models/a/b.sql:2: @kind is below the query; move it above",
     ),
     invalid_files(
         "a sink that isn't",
@@ -97,7 +97,7 @@ INVALID_PROJECTS = (
             "models/a/c.sql": "-- @sink: crm\n-- @sync_id: x\nSELECT 1 AS id\n",
             "lib/crm.star": PUSH,
         },
-        "models/a/c.sql:1: sync id 'x' is also that of models/a/b.sql; give it an own @sync_id",
+        "models/a/c.sql:1: sync id 'x' is also that of models/a/b.sql; give it another @sync_id",
     ),
     invalid_model(
         "a sync id that no folder can have",
@@ -195,12 +195,12 @@ INVALID_PROJECTS = (
             "models/a/c.sql": "SELECT * FROM a.d\n",
             "models/a/d.sql": "SELECT * FROM a.b\n",
         },
-        "models/a/b.sql:2: a cycle: a.b reads a.c reads a.d reads a.b; take one of these inputs away",
+        "models/a/b.sql:2: a cycle: a.b reads a.c reads a.d reads a.b; remove one of these inputs",
     ),
     invalid_model(
         "a model that reads itself",
         "SELECT * FROM a.b\n",
-        "models/a/b.sql:1: a cycle: a.b reads a.b; take one of these inputs away",
+        "models/a/b.sql:1: a cycle: a.b reads a.b; remove one of these inputs",
     ),
     invalid_files(
         "two models of one name",
@@ -230,7 +230,7 @@ INVALID_PROJECTS = (
     invalid_files(
         "a folder with a meaning of its own",
         {"models/csv/a.sql": "SELECT 1 AS id\n"},
-        ("models/csv/a.sql:1: 'csv' can't be a folder of models; rename it: the word has a meaning of its own"),
+        ("models/csv/a.sql:1: 'csv' can't be a folder of models; rename it: the word is reserved"),
     ),
     invalid_files(
         "a name of rows that were set aside",
@@ -250,12 +250,12 @@ INVALID_PROJECTS = (
     invalid_files(
         "an input in hiding",
         {"models/a/b.sql": "SELECT * FROM identifier('a.c')\n", "models/a/c.sql": "SELECT 1 AS id"},
-        "models/a/b.sql:1: IDENTIFIER() hides what is read; write the table's name as it is",
+        "models/a/b.sql:1: IDENTIFIER() hides what is read; write the table's name itself",
     ),
     invalid_files(
         "an input of another time",
         {"models/a/b.sql": "SELECT * FROM a.c VERSION AS OF 3\n", "models/a/c.sql": "SELECT 1 AS id"},
-        "models/a/b.sql:1: an input is read as it is now; remove VERSION or TIMESTAMP AS OF",
+        "models/a/b.sql:1: inputs are read at their newest version; remove VERSION or TIMESTAMP AS OF",
     ),
     invalid_files(
         "options of a model",
@@ -285,12 +285,12 @@ INVALID_PROJECTS = (
     invalid_settings(
         "no TOML",
         '[tool.ondatra]\nsinks "on"\n',
-        "pyproject.toml:2: it is no TOML: Expected '=' after a key in a key/value pair; correct the line",
+        "pyproject.toml:2: it isn't TOML: Expected '=' after a key in a key/value pair; correct the line",
     ),
     invalid_settings(
         "a text that stays open",
         '[tool.ondatra]\nsinks = "on\n',
-        "pyproject.toml:2: it is no TOML: Illegal character '\\n'; correct the line",
+        "pyproject.toml:2: it isn't TOML: Illegal character '\\n'; correct the line",
     ),
     invalid_files(
         "a source and a folder of one name",
@@ -314,19 +314,19 @@ INVALID_PROJECTS = (
     invalid_files(
         "no models",
         {"lib/x.star": PUSH},
-        "models:1: there is no such folder; stand in a project, or make one: ondatra init DIR",
+        "models:1: there is no such folder; change into a project, or create one: ondatra init DIR",
     ),
     invalid_sink(
         "a brace that stays open",
         "def push(rows):\n    return {\n",
-        "lib/crm.star:2: can't be read: '{' was never closed; mend the line",
+        "lib/crm.star:2: can't be read: '{' was never closed; correct the line",
     ),
     invalid_sink(
         "a body that isn't indented",
         "def push(rows):\nreturn {}\n",
         (
             "lib/crm.star:2: can't be read: expected an indented block after function definition on line 1; "
-            "mend the line"
+            "correct the line"
         ),
     ),
     invalid_sink(
@@ -360,7 +360,7 @@ INVALID_PROJECTS = (
     invalid_sink(
         "a secret in API",
         'API = {\n    "auth": {"env": "KEY", "pass": "hunter2"},\n}\n' + PUSH,
-        'lib/crm.star:2: a secret stands in the file; name the variable that holds it: {"env": "NAME"}',
+        'lib/crm.star:2: the file contains a secret; name the variable that holds it: {"env": "NAME"}',
     ),
     invalid_sink(
         "an address without https",
@@ -392,7 +392,7 @@ INVALID_PROJECTS = (
             "lib/crm.star": 'load("commn.star", "f")\n' + PUSH,
             "lib/common.star": "def f():\n    pass\n",
         },
-        "lib/crm.star:1: there is no 'commn.star' in lib/; mend the name in load()",
+        "lib/crm.star:1: there is no 'commn.star' in lib/; correct the name in load()",
     ),
     invalid_files(
         "a load() of no name",
@@ -415,7 +415,7 @@ INVALID_PROJECTS = (
             "lib/crm.star": 'load("o.star", "f")\n' + PUSH,
             "lib/o.star": 'load("crm.star", "push")\nf = 1\n',
         },
-        "lib/o.star:1: loading 'crm.star' leads back here; break the circle of load()s",
+        "lib/o.star:1: loading 'crm.star' loads this file again; remove the cycle of load()s",
     ),
     invalid_files(
         "a fault in a file that is loaded",
@@ -556,7 +556,7 @@ INVALID_PROJECTS = (
         "a name without its value",
         "SELECT json_object('a') AS id\n",
         (
-            "models/a/b.sql:1: json_object() takes names and values in turn, and one has no other; "
+            "models/a/b.sql:1: json_object() takes pairs of a name and a value, and one of them is incomplete; "
             "write json_object('name', value, 'other', value)"
         ),
     ),

@@ -41,9 +41,9 @@ class FailingTrackingStore(CrashingTrackingStore):
         self._maybe_crash()
         super().finish_run(sync_id, run_id, metadata)
 
-    def write_snapshot(self, frontier: QueueSnapshot) -> None:
+    def write_snapshot(self, snapshot: QueueSnapshot) -> None:
         self._maybe_crash()
-        super().write_snapshot(frontier)
+        super().write_snapshot(snapshot)
 
     def _maybe_crash(self) -> None:
         if self.has_faults and self.rng.random() < 0.08:

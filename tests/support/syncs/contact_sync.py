@@ -151,8 +151,8 @@ class ContactSync:
         """Save the snapshot that a run leaves in the tracking store."""
         at = datetime.fromtimestamp(self.now, UTC)
         with open_queue(self.queue, shape=UnitKind.ROW) as queue:
-            frontier = make_snapshot(queue, sync_id="sync.contacts", run_id="run", written_at=at)
-            self.snapshot = dataclasses.replace(frontier, units=list(frontier.units))
+            snapshot = make_snapshot(queue, sync_id="sync.contacts", run_id="run", written_at=at)
+            self.snapshot = dataclasses.replace(snapshot, units=list(snapshot.units))
 
     def restore_snapshot(self) -> None:
         """Restore a new queue from the snapshot."""

@@ -64,7 +64,7 @@ def test_with_nothing_to_do_it_looks_and_leaves_nothing(shop: ShopProject, ondat
     before = kept(shop)
     said = ondatra("run", "--dry-run")
     assert (0, "dry run: nothing is written and nothing is sent") == (said.exit_code, said.stderr.splitlines()[0])
-    assert "nothing to do: 2 models and 1 sync have nothing new" in said.stderr
+    assert "nothing to do: 2 models and 1 sync have no changes" in said.stderr
     assert before == kept(shop)
 
 

@@ -21,7 +21,7 @@ def test_a_name_that_reads_like_an_option_is_refused(
     """No command could be given it without care."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("init", "--", "-x")
-    assert (1, "commands take -x for an option; choose a name that doesn't begin with -\n") == (
+    assert (1, "commands take -x as an option; choose a name that doesn't begin with -\n") == (
         said.exit_code,
         said.stderr,
     )

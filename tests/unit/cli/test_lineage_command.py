@@ -60,7 +60,7 @@ def test_columns_that_only_a_table_will_name_are_asked_for(models: ShopProject, 
     )
     said = ondatra("lineage", "raw.all")
     assert (0, "") == (said.exit_code, said.stdout)
-    assert "the query of raw.all doesn't name its columns: its table will; run it first\n" == said.stderr
+    assert "the query of raw.all doesn't name its columns, but its table will: run the model first\n" == said.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from support.projects.ui_client import PageReader
 from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
-LOST = "its queue is lost: the next run rebuilds it from the frontier and the records"
-FORGOTTEN = "it was forgotten: the next run asks for `ondatra resync sync.crm`"
+LOST = "its queue is lost: the next run rebuilds it from the queue snapshot and the records"
+FORGOTTEN = "it was forgotten: the next run requires `ondatra resync sync.crm`"
 SYNC = "/syncs/sync.crm"
 
 
@@ -68,12 +68,12 @@ def test_nobody_is_told_that_there_are_no_dead_letters(
 ) -> None:
     said = ondatra(*words, "sync.crm")
     assert (1, "") == (said.exit_code, said.stdout)
-    assert f"nobody knows of dead letters: {LOST}" in said.stderr
+    assert f"the dead letters are unknown: {LOST}" in said.stderr
 
 
 def test_records_say_that_what_waits_is_not_among_them(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
     said = ondatra("records", "sync.crm")
-    assert f"pending rows aren't among them: {LOST}" in said.stderr
+    assert f"pending rows are missing: {LOST}" in said.stderr
     assert LOST not in ondatra("records", "sync.crm", "--status", "rejected").stderr
 
 
@@ -91,7 +91,7 @@ def test_maintenance_counts_no_dead_letters_that_nobody_knows(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine
 ) -> None:
     said = ondatra("maintain", "--json", shop=shop_with_lost_queue)
-    (told,) = [line for line in said.json_lines if line["duty"] == "dead_letters"]
+    (told,) = [line for line in said.json_lines if line["task"] == "dead_letters"]
     assert (True, "there are none; of sync.crm nobody knows, for its queue is lost") == (told["ok"], told["did"])
 
 
@@ -100,11 +100,11 @@ def test_every_page_says_so(shop_with_lost_queue: ShopProject) -> None:
     first = look("/").text
     assert "✕ queue lost" in first
     assert LOST in first
-    assert "1 sync · 1 to look at · of 1 sync nobody knows what waits" in first
+    assert "1 sync · 1 to look at · of 1 sync the pending rows are unknown" in first
     for address in (SYNC, f"{SYNC}/queue", f"{SYNC}/records", f"{SYNC}/reasons?status=waiting"):
-        assert f"Nobody knows what waits: {LOST}" in look(address).text
+        assert f"The pending rows are unknown: {LOST}" in look(address).text
     queue = look(f"{SYNC}/queue").text
-    assert "Nobody knows of dead letters." in queue
+    assert "The dead letters are unknown." in queue
     assert "never run" not in queue
 
 
@@ -120,7 +120,7 @@ def test_a_replay_says_that_it_comes_too_early(shop_with_lost_queue: ShopProject
     """That nought dead letters go again would be taken for all."""
     (shop_with_lost_queue.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
     said = ondatra("replay", "sync.crm")
-    assert f"nothing of sync.crm is sent again now; replay once more after the next run: {LOST}" in said.stderr
+    assert f"nothing of sync.crm can be replayed now; replay again after the next run: {LOST}" in said.stderr
 
 
 def test_a_forgotten_sync_asks_for_a_resync_and_not_for_patience(
@@ -145,8 +145,8 @@ def test_a_queue_that_is_lost_with_its_frontier_is_told_as_lost_after_the_refusa
     shop_with_lost_queue: ShopProject, ondatra: CommandLine
 ) -> None:
     """The refused run has left a queue that knows nothing, and passes for none."""
-    for frontier in (shop_with_lost_queue.root / ".ondatra" / "tracking" / "frontiers").rglob("*.parquet"):
-        frontier.unlink()
+    for snapshot in (shop_with_lost_queue.root / ".ondatra" / "tracking" / "queue_snapshots").rglob("*.parquet"):
+        snapshot.unlink()
     assert 1 == ondatra.run_project(shop_with_lost_queue).exit_code
     assert (None, None) == depth_and_dead(ondatra)
     assert LOST in ondatra("dead", "sync.crm").stderr

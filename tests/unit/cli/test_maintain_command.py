@@ -3,7 +3,7 @@
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject
 
-DUTIES = [
+TASKS = [
     *("feeds", "sync_log", "tracking_retention", "fact_tables", "tables"),
     *("dead_letters", "state_files", "logs", "alerts"),
 ]
@@ -14,7 +14,7 @@ def test_each_duty_is_a_line_or_an_object(shop: ShopProject, ondatra: CommandLin
     ondatra.run_project(shop)
     said = ondatra("maintain", shop=shop)
     assert (0, "") == (said.exit_code, said.stdout)
-    assert [f"✓ {duty}" for duty in DUTIES] == [line.partition(":")[0] for line in said.stderr.splitlines()]
+    assert [f"✓ {task}" for task in TASKS] == [line.partition(":")[0] for line in said.stderr.splitlines()]
     lines = ondatra("maintain", "--json", shop=shop).json_lines
-    assert [(duty, True) for duty in DUTIES] == [(line["duty"], line["ok"]) for line in lines]
+    assert [(task, True) for task in TASKS] == [(line["task"], line["ok"]) for line in lines]
     assert all(line["did"] for line in lines)

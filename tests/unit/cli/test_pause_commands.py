@@ -17,7 +17,7 @@ def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: ShopProject, api:
     assert "2 inserts pending" in said.stderr
     idle = ondatra("run")
     assert 0 == idle.exit_code
-    assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 rows pending" in idle.stderr
+    assert "sync.crm is paused; `ondatra resume sync.crm` continues it: 2 rows pending" in idle.stderr
     *_, line = ondatra("status", "--json").json_lines
     assert ("it is paused: 2 pending in the queue", True) == (line["plan"], line["paused"])
     assert "2 rows pending: ondatra run" in ondatra("resume", "sync.crm").stderr

@@ -41,7 +41,7 @@ def test_outside_of_a_project_a_command_says_so(
     """And how to get one."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("status")
-    assert (1, f"{tmp_path} is in no project; stand in one, or make one: ondatra init DIR\n") == (
+    assert (1, f"{tmp_path} is not in an ondatra project; change into one, or create one: ondatra init DIR\n") == (
         said.exit_code,
         said.stderr,
     )
@@ -189,7 +189,7 @@ def test_history_says_why_a_run_failed(shop: ShopProject, ondatra: CommandLine, 
     """Without a look into a log."""
     api.fail(status=403, times=None)
     run_shop(shop)
-    assert "a fault that was asked for" in ondatra("history").stdout
+    assert "a requested fault" in ondatra("history").stdout
 
 
 def test_a_run_that_was_killed_has_crashed_and_does_not_go_on(

@@ -65,7 +65,7 @@ def test_records_are_shown_with_their_reasons(ondatra: CommandLine) -> None:
     assert "tried 1 time: busy" in first
     assert {("rejected", "b2"), ("succeeded", "a1"), ("NULL", "upsert")} == {tuple(line.split()[:2]) for line in others}
     assert (0, "(4 records)\n") == (said.exit_code, said.stderr)
-    assert ["there is a null in its key" in line for line in said.stdout.splitlines()].count(True) == 1
+    assert ["its key has a null" in line for line in said.stdout.splitlines()].count(True) == 1
 
 
 @pytest.mark.usefixtures("shop_with_records")
@@ -117,7 +117,7 @@ def test_records_of_one_run_are_told_alone(ondatra: CommandLine) -> None:
     assert ["waiting"] == [words[0] for words in lines(ondatra, "--run", SECOND)]
     assert {"succeeded", "rejected", "NULL"} == {words[0] for words in lines(ondatra, "--run", FIRST)}
     said = ondatra("records", "sync.crm", "--run", FIRST, "--status", "waiting")
-    assert (0, "nothing of it waits; what a run leaves is told with the newest run, or without --run\n") == (
+    assert (0, "nothing of this run is pending; pending rows are listed with the newest run, or without --run\n") == (
         said.exit_code,
         said.stderr,
     )
@@ -138,9 +138,9 @@ def test_who_finds_nothing_is_told_what_identifiers_are(
     model.write_text(f"{header}-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n")
     shop.workspace.tracking.publish_records("sync.crm", FIRST, RecordFileType.UPDATED, 0, [])
     said = ondatra("records", "sync.crm", "--search", "a1")
-    assert (0, f"no record is like that; identifiers of sync.crm are {told}\n") == (said.exit_code, said.stderr)
+    assert (0, f"no record matches; identifiers of sync.crm are {told}\n") == (said.exit_code, said.stderr)
     page = PageReader(ProjectCache(shop.root))("/syncs/sync.crm/records?search=a1")
-    assert f"No record is like that; identifiers of sync.crm are {told}." in page.text
+    assert f"No record matches; identifiers of sync.crm are {told}." in page.text
 
 
 def test_of_a_run_in_which_no_row_ended_that_is_said(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -163,7 +163,7 @@ def test_people_are_told_that_there_are_more(ondatra: CommandLine) -> None:
     said = ondatra("records", "sync.crm", "--limit", "2")
     assert 3 == len(said.stdout.splitlines())
     assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == said.stderr
-    assert "no record is like that\n" == ondatra("records", "sync.crm", "--search", "zz").stderr
+    assert "no record matches\n" == ondatra("records", "sync.crm", "--search", "zz").stderr
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_every_row_goes_again_as_an_update(
 ) -> None:
     """They were acknowledged, so an insert would be a conflict."""
     said = ondatra("resync", "sync.crm", shop=shop)
-    assert (0, "2 keys of sync.crm go out again") == (said.exit_code, said.stderr.partition("\n")[0])
+    assert (0, "2 keys of sync.crm are sent again") == (said.exit_code, said.stderr.partition("\n")[0])
     assert ["PATCH", "PATCH"] == [call.method for call in api.calls[first_call_count:]]
 
 
@@ -54,7 +54,7 @@ def test_a_renamed_model_keeps_its_sync(
     old.with_name("people.sql").write_text(f"-- @sync_id: sync.crm\n{old.read_text()}")
     old.unlink()
     said = ondatra.run_project(shop)
-    assert (1, True) == (said.exit_code, "the table of sync.people was made anew since sync.crm last" in said.stderr)
+    assert (1, True) == (said.exit_code, "sync.people was created again since sync.crm last" in said.stderr)
     assert 0 == ondatra("resync", "sync.crm", shop=shop).exit_code
     assert ["PATCH", "PATCH"] == [call.method for call in api.calls[first_call_count:]]
     assert 3 == len(ondatra("history", "sync.crm", "--json").json_lines)
@@ -81,7 +81,7 @@ def test_lost_state_is_refused_and_resync_goes_on(
     assert "run `ondatra resync sync.crm`" in said.stderr
     assert first_call_count == len(api.calls)
     said = ondatra("resync", "sync.crm", "--assume-delivered", shop=shop)
-    assert (0, "sync.crm takes its table as delivered; only what changes from now on is sent\n") == (
+    assert (0, "sync.crm regards its table as delivered; only later changes are sent\n") == (
         said.exit_code,
         said.stderr,
     )

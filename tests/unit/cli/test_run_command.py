@@ -51,14 +51,14 @@ def test_no_start_is_announced_where_spark_is_up_elsewhere(
 ) -> None:
     """With spark.remote the process only connects, so there are no ten seconds to wait for."""
     monkeypatch.setenv("ONDATRA_SPARK_REMOTE", "sc://127.0.0.1:9")
-    assert "2 models and 1 sync to look at" == ondatra("run", shop=shop).stderr.splitlines()[0]
+    assert "2 models and 1 sync with a problem" == ondatra("run", shop=shop).stderr.splitlines()[0]
 
 
 def test_with_nothing_to_do_nothing_starts(shop: ShopProject, ondatra: CommandLine) -> None:
     """The command itself, to its end: no Spark is put in its place here."""
     ondatra.run_project(shop)
     said = ondatra("run")
-    assert (0, "nothing to do: 2 models and 1 sync have nothing new\n") == (said.exit_code, said.stderr)
+    assert (0, "nothing to do: 2 models and 1 sync have no changes\n") == (said.exit_code, said.stderr)
     assert [{"run": None, "ok": True, "reason": "nothing to do"}] == ondatra("run", "--json").json_lines
 
 
@@ -68,7 +68,7 @@ def test_waiting_rows_are_told_of_when_there_is_nothing_to_do(
     """They would be forgotten otherwise, until someone looks at the destination."""
     api.fail(status=400, times=1, path="/crm/*")
     ondatra.run_project(shop)
-    assert "sync.crm: 1 row to be tried again in" in ondatra("run").stderr
+    assert "sync.crm: 1 row to be retried in" in ondatra("run").stderr
 
 
 JOBS = """
@@ -92,7 +92,7 @@ def test_open_jobs_are_told_of_when_there_is_nothing_to_do(
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
     ondatra.run_project(shop)
     (told,) = [line for line in ondatra("run").stderr.splitlines() if line.startswith("sync.crm")]
-    assert "sync.crm: 2 rows in open jobs to be asked about in 5 min" == told
+    assert "sync.crm: 2 rows in open jobs to be polled in 5 min" == told
 
 
 def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -137,7 +137,7 @@ def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_n
     said = ondatra.run_project(shop)
     assert (0, calls) == (said.exit_code, len(api.calls))
     (told,) = [line for line in said.stderr.splitlines() if "the API" in line]
-    assert "warning: the API was down at the newest try; 2 rows to be tried again in " in told
+    assert "warning: the API was down at the newest try; 2 rows to be retried in " in told
     assert "ended well" in said.stderr
     api.recover()
 
@@ -210,7 +210,7 @@ def test_what_went_wrong_beside_is_a_warning(shop: ShopProject, ondatra: Command
     folder.write_text("in the way")
     said = ondatra.run_project(shop)
     assert 0 == said.exit_code
-    assert "warning: the fact tables are left as they are: " in said.stderr
+    assert "warning: the source and destination tables were not updated: " in said.stderr
     write_contacts(shop.root, a1="ada@example.org")
     sync = next(each for each in ondatra.run_project(shop, as_json=True).json_lines if "sync" in each)
     assert 1 == len(sync["warnings"])  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ def test_a_selection_of_nothing_is_a_wrong_invocation(shop: ShopProject, ondatra
 def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: ShopProject, ondatra: CommandLine) -> None:
     """Before anything starts."""
     said = ondatra("run", "sync.crm")
-    assert (2, "sync.crm needs raw.contacts to be made before it; select +sync.crm to do that\n") == (
+    assert (2, "sync.crm needs raw.contacts to be computed first; select +sync.crm to do that\n") == (
         said.exit_code,
         said.stderr,
     )

@@ -56,7 +56,7 @@ def test_maintain_has_each_duty_end_with_a_sentence(disk: ShopDisk, ondatra: Com
     assert (1, 9) == (said.exit_code, len(said.json_lines))
     assert "Traceback" not in said.stderr
     assert re.search(UNWRITABLE_MESSAGE, said.stderr)
-    assert {"logs", "tracking_retention"} <= {str(line["duty"]) for line in said.json_lines if line["ok"]}
+    assert {"logs", "tracking_retention"} <= {str(line["task"]) for line in said.json_lines if line["ok"]}
 
 
 @BOTH

@@ -28,7 +28,7 @@ def server_of(project: EventProject) -> CollectorServer:
 def test_tables_that_can_not_be_looked_at_are_told_at_the_start(project: EventProject) -> None:
     """Who starts it wants to know what to do, not that it has ended."""
     (project.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehouse = "hdfs://there/is/none"\n')
-    with pytest.raises(WarehouseError, match="can't be looked at without Spark"):
+    with pytest.raises(WarehouseError, match="can't be read without Spark"):
         server_of(project).run()
 
 
@@ -55,7 +55,7 @@ def test_who_sends_too_slowly_for_an_end_is_told_to_send_again(
         serving.server.stop()
         answer = raw.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 503")
-    assert answer.endswith(b'{"error":"the collector is ending; send it again"}')
+    assert answer.endswith(b'{"error":"the collector is shutting down; send it again"}')
     assert "Traceback" not in caplog.text
 
 

@@ -34,7 +34,7 @@ def test_a_time_of_arrival_of_the_sender_s_own_stays() -> None:
 def test_names_are_looked_for_without_regard_to_case() -> None:
     """As Spark and the rest of ondatra do; two spellings of one column can't both be right."""
     assert (["/a", None, NOW, None], []) == read({"PAGE": "/a"})
-    assert [("Page", "comes twice, as 'page' too")] == read({"page": "/a", "Page": "/b"})[1]
+    assert [("Page", "is given twice, as 'page' too")] == read({"page": "/a", "Page": "/b"})[1]
     assert [("PAGE", "comes twice")] == read({"Page": "/a", "PAGE": "/b"})[1]
 
 
@@ -45,8 +45,8 @@ def test_names_are_looked_for_without_regard_to_case() -> None:
         ({"page": None}, [("page", "is null; it is STRING NOT NULL")]),
         ({"page": 1}, [("page", "is a number; expected STRING")]),
         ({"seconds": "x"}, [("seconds", "is a text; expected INT"), ("page", "is missing; it is STRING NOT NULL")]),
-        ([], [("", "is no object; an event is one: {…}")]),
-        (None, [("", "is no object; an event is one: {…}")]),
+        ([], [("", "isn't an object; an event is one: {…}")]),
+        (None, [("", "isn't an object; an event is one: {…}")]),
     ],
 )
 def test_all_that_is_wrong_is_told_once(event: Any, problems: list[tuple[str, str]]) -> None:
@@ -57,11 +57,11 @@ def test_unknown_fields_are_kept_as_json_or_refused() -> None:
     """By setting."""
     event = {"page": "/a", "_extra": 1, "new": [True]}
     assert '{"_extra":1,"new":[true]}' == read(event)[0][-1]
-    problem = "is no column of the model, which takes no others"
+    problem = "isn't a column of the model, which accepts no others"
     assert [("_extra", problem), ("new", problem)] == read(event, keeps_unknown=False)[1]
 
 
 def test_what_can_be_read_but_not_be_written_again_is_refused() -> None:
     """Else it would be taken, and no flush could ever write it."""
     deep = orjson.loads("[" * 500 + "]" * 500)
-    assert [("deep", "is nested too deep, or too large a number")] == read({"page": "/a", "deep": deep})[1]
+    assert [("deep", "is nested too deeply, or is too large a number")] == read({"page": "/a", "deep": deep})[1]

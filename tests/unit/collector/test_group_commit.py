@@ -1,4 +1,4 @@
-"""Group commit: who comes while a commit is on its way shares the next one, and hears when it is durable."""
+"""Group commit: who comes while a commit is under way shares the next one, and hears when it is durable."""
 
 import asyncio
 import contextlib

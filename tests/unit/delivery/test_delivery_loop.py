@@ -38,7 +38,7 @@ SECONDS = 30  # more than anything here takes
 
 @dataclasses.dataclass
 class ScriptedApi:
-    """What a push function is to deliver(); `meet` is called by each batch while it is on its way."""
+    """What a push function is to deliver(); `meet` is called by each batch while it is under way."""
 
     on_batch: Callable[[list[str]], object] = lambda keys: None
     received_keys: list[str] = dataclasses.field(default_factory=list)

@@ -143,7 +143,7 @@ def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> No
 
 
 def test_a_changed_bit_ends_what_is_believed(path: Path) -> None:
-    """A line that isn't as it was written counts for nothing, nor do those after it."""
+    """A line that is damaged counts for nothing, nor do those after it."""
     written = [HttpResponse(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
     with journal_of(path) as journal:
         for answered in written:

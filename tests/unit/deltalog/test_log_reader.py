@@ -248,7 +248,7 @@ def test_a_table_may_be_named_by_an_address_of_this_machine(tmp_path: Path) -> N
 
 
 def test_a_table_that_nobody_can_look_at_says_so() -> None:
-    with pytest.raises(WarehouseError, match="can't be looked at without Spark"):
+    with pytest.raises(WarehouseError, match="can't be read without Spark"):
         read_table_state("gs://bucket/table")
 
 

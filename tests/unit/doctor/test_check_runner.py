@@ -73,7 +73,7 @@ def test_outside_of_a_project_it_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     result = only(settings_and_variables_check.check_settings(without_spark(None)))
     assert CheckLevel.WARNING is result.level
-    assert str(result).startswith(f"{tmp_path} is in no project, so only this machine is checked; ")
+    assert str(result).startswith(f"{tmp_path} is not in an ondatra project, so only this machine is checked; ")
 
 
 def test_each_setting_that_cannot_be_used_is_named(root: Path) -> None:

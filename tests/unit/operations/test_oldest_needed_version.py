@@ -62,7 +62,7 @@ def test_a_sync_needs_what_comes_after_its_watermark(shop: ShopProject) -> None:
 def test_a_frontier_counts_as_much_as_the_queue(shop: ShopProject) -> None:
     """When the queue is lost, delivery goes on from there."""
     workspace = shop.workspace
-    frontier = QueueSnapshot(
+    snapshot = QueueSnapshot(
         sync_id="sync.crm",
         run_id="20261118T120102Z-kqzwtm",
         table_id="t",
@@ -73,7 +73,7 @@ def test_a_frontier_counts_as_much_as_the_queue(shop: ShopProject) -> None:
         units=(),
         layouts={},
     )
-    workspace.tracking.write_snapshot(frontier)
+    workspace.tracking.write_snapshot(snapshot)
     model = workspace.project.model("sync.crm")
     assert 2 == needs(shop, a_queue(4, invalid=4)).oldest_for_model(model, a_table(9))
     assert 1 == needs(shop, a_queue(4, invalid=4)).oldest_for_invalid_rows(model, a_table(9))

@@ -44,7 +44,7 @@ def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
     with FileLock(locks[0], purpose="delivers"), FileLock(locks[1], purpose="writing history"):
         done = compact_files(list_state_files(tmp_path, {}))
     assert (0, 2, 0) == (done.counts["files"], done.counts["busy"], done.counts["bytes"])
-    assert "at work, and left for the next time: history, sync.crm" in done.message
+    assert "in use, so skipped this time: history, sync.crm" in done.message
     assert size == (tmp_path / "queue" / "sync.crm.sqlite").stat().st_size
 
 
@@ -57,7 +57,7 @@ def test_a_long_log_begins_anew_and_is_kept_once(tmp_path: Path) -> None:
     assert (1, 3) == (done.counts["turned"], done.counts["bytes"])
     assert MAX_LOG_BYTES == (tmp_path / "spark.log.1").stat().st_size
     assert {"errors.log", "spark.log.1"} == {path.name for path in tmp_path.iterdir()}
-    assert "none is long" == rotate_logs(tmp_path).message
+    assert "no log is long" == rotate_logs(tmp_path).message
     assert 0 == rotate_logs(tmp_path / "nothing").counts["turned"]
 
 

@@ -64,7 +64,7 @@ def test_the_failure_is_told_with_its_line_and_its_rows(
     add_check(shop, "@constraint: email LIKE '%@%'")
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     materialize(shop)
-    remedy = "nothing was written; mend the rows where they come from, or the check"
+    remedy = "nothing was written; correct the rows at their source, or the check"
     what = "1 of 2 rows fails @constraint email LIKE '%@%' (id b2, email nonsense)"
     assert [("sync.crm", f"models/sync/crm.sql:1: {what}; {remedy}")] == shop.progress.failures
 

@@ -100,8 +100,8 @@ def test_a_run_that_is_refused_for_a_lost_queue_says_so_in_both(
     shop_with_rejected_row: ShopProject, materialize: Materialize
 ) -> None:
     """That no row was rejected would be read as all being well but for one thing."""
-    for frontier in (shop_with_rejected_row.root / ".ondatra" / "tracking" / "frontiers").rglob("*.parquet"):
-        frontier.unlink()
+    for snapshot in (shop_with_rejected_row.root / ".ondatra" / "tracking" / "queue_snapshots").rglob("*.parquet"):
+        snapshot.unlink()
     shop_with_rejected_row.workspace.sync("sync.crm").queue_file.unlink()
     result = materialize(shop_with_rejected_row, PUSH)
     assert not result.success

@@ -107,14 +107,14 @@ def test_the_sensor_says_why_it_asks_for_nothing(shop: ShopProject, dagster_inst
     write_contacts(shop.root, a1="ada@example.com")
     shop.tables.failing_models.add("raw.contacts")
     cursor = run_what_is_asked(shop, dagster_instance)
-    told = "nothing has changed since a run of raw.contacts, sync.crm was asked for; it is again in 20 s"
+    told = "nothing has changed since a run of raw.contacts, sync.crm was requested; the next request is in 20 s"
     assert told == why_not(ticks(shop, dagster_instance, cursor=cursor, now=1040))
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
     keys = frozenset({RAW, CRM, PUSH})
     started = dagster_instance.create_run_for_job(job, asset_selection=keys, status=dg.DagsterRunStatus.STARTED)
     told = why_not(ticks(shop, dagster_instance, cursor=cursor, now=2000))
     dagster_instance.report_run_failed(started)
-    assert "a run of raw.contacts, sync.crm is on its way" == told
+    assert "a run of raw.contacts, sync.crm is under way" == told
 
 
 def test_what_is_below_a_model_that_fails_is_not_asked_for_without_it(

@@ -192,7 +192,7 @@ def test_a_query_that_may_differ_each_time_always_runs(plan_fixture: PlanFixture
 def test_a_table_that_somebody_else_wrote_is_brought_back(plan_fixture: PlanFixture) -> None:
     """RESTORE by hand leaves a commit without our note."""
     plan_fixture.write(plan_fixture.models[0], version=2, note=False)
-    assert ("raw.x", WorkNeeded.YES, "its table was last written by another hand") == plan_fixture.planned_steps()[0]
+    assert ("raw.x", WorkNeeded.YES, "another program wrote its table last") == plan_fixture.planned_steps()[0]
 
 
 def test_a_run_that_wrote_nothing_is_enough(plan_fixture: PlanFixture) -> None:
@@ -220,9 +220,11 @@ def test_an_input_without_versions_always_runs_its_model(plan_fixture: PlanFixtu
     there = FileInput(format="csv", path="hdfs://host/x.csv")
     plan_fixture.models[0] = dataclasses.replace(plan_fixture.models[0], inputs=(there,))
     plan_fixture.write(plan_fixture.models[0])
-    assert ("raw.x", WorkNeeded.YES, "hdfs://host/x.csv can't be told to be unchanged") == plan_fixture.planned_steps()[
-        0
-    ]
+    assert (
+        "raw.x",
+        WorkNeeded.YES,
+        "hdfs://host/x.csv can't be shown to be unchanged",
+    ) == plan_fixture.planned_steps()[0]
 
 
 def test_a_selection_leaves_the_rest_alone(plan_fixture: PlanFixture) -> None:
@@ -250,8 +252,8 @@ def test_a_selection_that_needs_more_says_what(plan_fixture: PlanFixture) -> Non
         (None, "it has never run"),
         (FakeQueueStatus(pending_units=2), "2 pending in the queue"),
         (FakeQueueStatus(pending_units=2, due_units=1), "2 pending and 1 due again in the queue"),
-        (FakeQueueStatus(polls_due=1), "open jobs are to be asked about"),
-        (FakeQueueStatus(can_finalize=True), "finalize() is owed"),
+        (FakeQueueStatus(polls_due=1), "open jobs are to be polled"),
+        (FakeQueueStatus(can_finalize=True), "finalize() is still to be called"),
         (FakeQueueStatus(has_open_run=True), "an earlier run left records to publish"),
     ],
 )
@@ -306,7 +308,7 @@ def test_sinks_that_are_off_have_no_work(plan_fixture: PlanFixture) -> None:
 def test_a_paused_sync_asks_about_its_jobs(plan_fixture: PlanFixture) -> None:
     """Their time passes, and to ask sends no row."""
     plan_fixture.queues["crm"] = FakeQueueStatus(pending_units=2, polls_due=1, is_paused=True)
-    assert (WorkNeeded.YES, "open jobs are to be asked about") == plan_fixture.sync()
+    assert (WorkNeeded.YES, "open jobs are to be polled") == plan_fixture.sync()
 
 
 @pytest.mark.parametrize(
@@ -315,7 +317,7 @@ def test_a_paused_sync_asks_about_its_jobs(plan_fixture: PlanFixture) -> None:
         ("dry", FakeQueueStatus(pending_units=2), "sinks are dry: 2 pending in the queue"),
         ("on", FakeQueueStatus(pending_units=2, is_paused=True), "it is paused: 2 pending in the queue"),
         ("on", FakeQueueStatus(is_paused=True), "it is paused: nothing waits"),
-        ("dry", FakeQueueStatus(polls_due=1), "sinks are dry: open jobs are to be asked about"),
+        ("dry", FakeQueueStatus(polls_due=1), "sinks are dry: open jobs are to be polled"),
     ],
 )
 def test_a_held_sync_takes_what_is_new_and_leaves_what_waits(

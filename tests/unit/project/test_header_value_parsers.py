@@ -30,10 +30,10 @@ def test_a_time_that_comes_again_is_taken(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("daily", "'daily' is no time"),
-        ("@dayly", "'@dayly' is no time"),
-        ("0 6 * *", "'0 6 * *' is no time"),
-        ("0 6 * * * *", "'0 6 * * * *' is no time"),
+        ("daily", "'daily' is not a time"),
+        ("@dayly", "'@dayly' is not a time"),
+        ("0 6 * *", "'0 6 * *' is not a time"),
+        ("0 6 * * * *", "'0 6 * * * *' is not a time"),
         ("60 6 * * *", "a schedule has no minute '60'"),
         ("0 24 * * *", "a schedule has no hour '24'"),
         ("0 6 0 * *", "a schedule has no day '0'"),

@@ -137,7 +137,7 @@ def test_key_columns_may_have_any_name():
         ("-- @unique_key: a", "1: kind table has no @unique_key; remove it, or choose a kind with a key"),
         (
             "-- @kind: tracked\n-- @group_key: a\n-- @unique_key: a",
-            "3: @group_key and @unique_key say the same of kind tracked; keep one of them",
+            "3: @group_key and @unique_key mean the same for kind tracked; keep one of them",
         ),
         ("-- @kind: table\n-- @kind: table", "2: @kind is on line 1 already; keep one of the two"),
         ("-- @sink: crm_push\n-- @push: erp_push", "2: @push is on line 1 already; keep one of the two"),

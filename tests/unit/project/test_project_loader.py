@@ -148,11 +148,8 @@ def test_what_is_not_a_model_is_left_alone(load_from_files):
             {"models/a/b.sql": "-- @knd: merge\nselect 1"},
             "models/a/b.sql:1: @knd is not a header; did you mean 'kind'?",
         ),
-        (
-            {"models/a/b.sql": "select 1\n-- @kind: merge"},
-            "models/a/b.sql:2: @kind stands below the query; move it above",
-        ),
-        ({"models/a/b.sql": "\nselect 1 -- @kind: merge\n, 2"}, "models/a/b.sql:2: @kind stands below the query"),
+        ({"models/a/b.sql": "select 1\n-- @kind: merge"}, "models/a/b.sql:2: @kind is below the query; move it above"),
+        ({"models/a/b.sql": "\nselect 1 -- @kind: merge\n, 2"}, "models/a/b.sql:2: @kind is below the query"),
         ({"models/a/b.sql": "-- x\nselect *\nfrom a.c"}, "models/a/b.sql:3: nothing makes a.c; did you mean a.b?"),
         (
             {"models/a/b.sql": "-- @tag: a\nselect\n  1 as _change_type"},
@@ -214,12 +211,12 @@ def test_a_cycle_is_shown_with_its_path(find_problems):
         "models/m/c.sql": "select * from m.a",
         "models/m/d.sql": "select * from m.a",
     }
-    expected = ["models/m/a.sql:3: a cycle: m.a reads m.b reads m.c reads m.a; take one of these inputs away"]
+    expected = ["models/m/a.sql:3: a cycle: m.a reads m.b reads m.c reads m.a; remove one of these inputs"]
     assert expected == find_problems(files)
 
 
 def test_a_model_cannot_read_itself(find_problems):
-    expected = ["models/m/a.sql:1: a cycle: m.a reads m.a; take one of these inputs away"]
+    expected = ["models/m/a.sql:1: a cycle: m.a reads m.a; remove one of these inputs"]
     assert expected == find_problems({"models/m/a.sql": "select * from m.a"})
 
 
@@ -240,7 +237,7 @@ def test_one_sync_id_is_one_sync(find_problems):
         "models/a/b.sql": "-- @sink: crm\n-- @sync_id: A.C\nselect 1 as x",
         "models/a/c.sql": "-- @tag: x\n-- @sink: crm\nselect 1 as x",
     }
-    expected = ["models/a/c.sql:2: sync id 'a.c' is also that of models/a/b.sql; give it an own @sync_id"]
+    expected = ["models/a/c.sql:2: sync id 'a.c' is also that of models/a/b.sql; give it another @sync_id"]
     assert expected == find_problems(files)
 
 
@@ -281,7 +278,7 @@ def test_a_broken_model_is_no_missing_input(find_problems):
 def test_a_folder_without_models_is_no_project(tmp_path):
     with pytest.raises(ProjectError) as caught:
         load_project(tmp_path, read_settings(tmp_path, {}))
-    expected = "models:1: there is no such folder; stand in a project, or make one: ondatra init DIR"
+    expected = "models:1: there is no such folder; change into a project, or create one: ondatra init DIR"
     assert expected == str(caught.value)
 
 
@@ -332,7 +329,7 @@ def test_a_comparison_that_loses_rows_is_a_warning(load_from_files, compare):
         file="models/a/b.sql",
         line=4,
         description="rows that are equal to {{ last_value }} and come later are lost",
-        remedy="compare with >=: those that are there already aren't taken twice",
+        remedy="compare with >=: rows that are already there aren't added again",
     )
     assert ((lost,) if compare == ">" else ()) == project.warnings
 
@@ -364,7 +361,7 @@ def test_a_decimal_without_digits_is_told_what_to_write(load_from_files):
     warned = Problem(
         file="models/a/b.sql",
         line=1,
-        description="NUMERIC without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point",
+        description="NUMERIC without digits is DECIMAL(10, 0) in Spark: it has no decimal places",
         remedy="write NUMERIC(18, 2), or how many digits it has",
     )
     assert (warned,) == project.warnings
@@ -499,4 +496,4 @@ def test_the_sync_log_is_there_to_be_read(load_from_files):
     project = load_from_files({"models/ops/rejects.sql": "select status_message from Ondatra.sync_log"})
     (read,) = project.models["ops.rejects"].inputs
     assert ("ondatra", "sync_log") == (read.source, read.table)
-    assert "ondatra.sync_log isn't there; it is made when a run has sent something" in str(project.warnings[0])
+    assert "ondatra.sync_log isn't there; it is created by a run that sends something" in str(project.warnings[0])

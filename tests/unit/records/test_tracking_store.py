@@ -30,7 +30,7 @@ STARTED = datetime(2026, 11, 18, 12, 1, 2, 345678, tzinfo=UTC)
 ENDED = datetime(2026, 11, 18, 12, 1, 3, tzinfo=UTC)
 FIRST, SECOND, THIRD = "20261118T120102Z-aaaaaa", "20261118T120202Z-aaaaaa", "20261118T120302Z-aaaaaa"
 FOLDER = "sync_tracking_datasets/1/sync.hubspot"
-FRONTIER = f"frontiers/1/sync.hubspot/{FIRST}.parquet"
+SNAPSHOT = f"queue_snapshots/1/sync.hubspot/{FIRST}.parquet"
 MOMENT = pa.timestamp("us", tz="UTC")
 COLUMNS = [
     ("identifier", pa.string()),
@@ -377,7 +377,7 @@ def test_a_frontier_is_written_and_read_a_part_at_a_time(
         )
     )
 
-    file = pq.ParquetFile(io.BytesIO(tracking_location.read_file(FRONTIER)))
+    file = pq.ParquetFile(io.BytesIO(tracking_location.read_file(SNAPSHOT)))
     assert 4 == file.num_row_groups
     keys = [unit.key for unit in store.read_newest_snapshot("sync.hubspot").units]
     assert [str(n) for n in range(35_000)] == keys
@@ -389,7 +389,7 @@ def test_a_damaged_frontier_says_what_to_do(
 ) -> None:
     """Going on from an older one silently would send things again."""
     store.write_snapshot(a_frontier())
-    tracking_location.write_file(FRONTIER, content)
+    tracking_location.write_file(SNAPSHOT, content)
 
     with pytest.raises(StateError, match=r"can't be read \(.*delete it to go on from the run before"):
         store.read_newest_snapshot("sync.hubspot")
@@ -403,13 +403,13 @@ def test_a_frontier_of_a_later_format_is_not_guessed_at(
     file = io.BytesIO()
     table = pa.table({"key": ["1"]})
     parquet_files.write_file(file, table.schema, table.to_batches())
-    tracking_location.write_file(FRONTIER, file.getvalue())
+    tracking_location.write_file(SNAPSHOT, file.getvalue())
 
-    with pytest.raises(StateError, match="isn't a frontier that this ondatra knows"):
+    with pytest.raises(StateError, match="has a form that this version of ondatra doesn't know"):
         store.read_newest_snapshot("sync.hubspot")
 
 
-@pytest.mark.parametrize("where", ["frontier", "records"])
+@pytest.mark.parametrize("where", ["snapshot", "records"])
 def test_a_file_that_is_damaged_inside_is_named(
     store: RecordStore, where: str, tracking_location: TrackingLocation
 ) -> None:
@@ -417,9 +417,11 @@ def test_a_file_that_is_damaged_inside_is_named(
     unit = SnapshotUnit("7", 3, "dead", "", None, "7 1 [7]", 1, None, "no", None)
     store.write_snapshot(a_frontier(units=[unit]))
     publish(store, FIRST, a_record())
-    (name,) = (name for name in tracking_location.list_files() if name.startswith("frontiers") == (where == "frontier"))
+    (name,) = (
+        name for name in tracking_location.list_files() if name.startswith("queue_snapshots") == (where == "snapshot")
+    )
     read = {
-        "frontier": lambda: store.read_newest_snapshot("sync.hubspot").units,
+        "snapshot": lambda: store.read_newest_snapshot("sync.hubspot").units,
         "records": lambda: store.read_delivered_since("sync.hubspot", None),
     }[where]
     content = tracking_location.read_file(name)
@@ -509,8 +511,8 @@ def test_projects_of_one_organization_keep_each_others_facts(tracking_location: 
 def test_what_is_in_the_way_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
     """Who makes room then has still no records."""
     store = RecordStore(str(tmp_path))
-    (tmp_path / "frontiers").write_text("in the way")
-    with pytest.raises(StateError, match=r"\(File exists\); see what is there and who may write, and run"):
+    (tmp_path / "queue_snapshots").write_text("in the way")
+    with pytest.raises(StateError, match=r"\(File exists\); check what is there and who may write, and run"):
         store.write_snapshot(a_frontier())
 
 

@@ -155,7 +155,7 @@ def test_what_says_nothing_of_the_file_is_raised_as_it_is(path: Path) -> None:
         (errno.EFBIG, DiskFullError, "raise it"),
         (errno.EROFS, StateError, "is read-only; mount it for writing"),
         (errno.EIO, StateError, "look at it and at the system's log"),
-        (errno.EACCES, StateError, "Permission denied; see who owns it and who may write"),
+        (errno.EACCES, StateError, "Permission denied; check who owns it and who may write"),
     ],
 )
 def test_each_error_of_the_system_has_its_remedy(

@@ -98,7 +98,7 @@ def test_it_is_said_once(harness, caplog: pytest.LogCaptureFixture) -> None:
         harness.run()
     (told,) = [record.getMessage() for record in caplog.records if SENTENCE in record.getMessage()]
     assert told.startswith("sync.contacts: its queue has times up to 2037-01-1")
-    assert told.endswith("What waited counts as due now. If the clock is wrong now, set it right")
+    assert told.endswith("All waiting rows count as due now. If the clock is wrong, correct it")
 
 
 def test_dead_letters_have_an_age_again(harness) -> None:

@@ -13,7 +13,7 @@ from ondatra_dagster.delivery.queue.queue_database import open_queue
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.run_summary import GridRow
 
-OTHER = " isn't as it was written"
+OTHER = " is damaged"
 
 
 @pytest.mark.parametrize("kind", FILE_WRITERS)
@@ -67,7 +67,7 @@ def test_an_event_that_changed_in_the_file_is_not_written(tmp_path: Path) -> Non
         with sqlite3.connect(file.path) as connection:
             connection.execute(f"update intake set {change} where number = 8")
 
-        with pytest.raises(StateError, match=r"events\.sqlite is damaged \(request 8 isn't as it came\)"):
+        with pytest.raises(StateError, match=r"events\.sqlite is damaged \(request 8 is damaged\)"):
             file.read()
 
 

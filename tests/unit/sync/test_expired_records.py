@@ -89,7 +89,7 @@ def test_what_killed_processes_left_half_written_goes(harness, tracking_location
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     folders = [f"sync_tracking_datasets/1/{SYNC}/{run_id}" for run_id in (runs[0], runs[4])]
-    for folder in (*folders, f"frontiers/1/{SYNC}"):
+    for folder in (*folders, f"queue_snapshots/1/{SYNC}"):
         tracking_location.write_file(f"{folder}/{make_temporary_name('records_updated.0.parquet')}", b"PAR1")
     done = prune(harness)
     assert runs[4:] == harness.tracking.list_runs(SYNC)
@@ -97,14 +97,14 @@ def test_what_killed_processes_left_half_written_goes(harness, tracking_location
         return  # where files are sent whole there are no parts, and nobody looks for them
     assert [] == [name for name in tracking_location.list_files() if name.endswith(".part")]
     assert (4, 2) == (done.counts["runs"], done.counts["parts"])
-    assert "; removed 2 files that killed processes left half written, " in done.message
+    assert "; removed 2 files that killed processes left incomplete, " in done.message
 
 
 def test_where_records_are_kept_for_ever_parts_are_not(harness, tracking_location):
     """They are no records, and no reader sees them."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
-    tracking_location.write_file(f"frontiers/1/{SYNC}/{make_temporary_name('x')}", b"PAR1")
+    tracking_location.write_file(f"queue_snapshots/1/{SYNC}/{make_temporary_name('x')}", b"PAR1")
     parts = 0 if tracking_location.address.startswith("s3:") else 1
     assert parts == prune(harness, days=None).counts["parts"]
     assert runs == harness.tracking.list_runs(SYNC)
@@ -126,7 +126,7 @@ def test_what_can_t_be_removed_is_told_in_a_sentence(harness, tracking_location)
 def test_a_part_of_a_living_writer_stays(harness, tracking_location):
     """A large file may take its time."""
     a_life(harness)
-    tracking_location.write_file(f"frontiers/1/{SYNC}/{make_temporary_name('x')}", b"PAR1")
+    tracking_location.write_file(f"queue_snapshots/1/{SYNC}/{make_temporary_name('x')}", b"PAR1")
     harness.now = time.time() + DAY - 60
     assert 0 == prune(harness).counts["parts"]
 

@@ -66,7 +66,7 @@ def test_one_that_raises_is_owed_to_the_next_run_with_its_numbers(harness):
     summary = harness.run()
     assert ("lib/crm.star:9: no",) == summary.first_errors
     check = undelivered(harness, summary)
-    assert (Severity.WARN, "finalize() failed, and is owed to the next run") == (check.severity, check.description)
+    assert (Severity.WARN, "finalize() failed, and the next run calls it again") == (check.severity, check.description)
     state = read_status_of_file(harness.sync.queue_file, now=harness.now)
     assert state.can_send
     harness.api.finalize_fails = False

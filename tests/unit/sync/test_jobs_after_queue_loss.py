@@ -109,7 +109,7 @@ def test_only_the_rows_that_have_no_end_are_asked_about(tmp_path: Path) -> None:
 
 
 class DyingStore(RecordStore):
-    def write_snapshot(self, frontier: QueueSnapshot) -> None:
+    def write_snapshot(self, snapshot: QueueSnapshot) -> None:
         raise KindSyncCrash
 
 

@@ -159,17 +159,17 @@ def test_a_takeover_that_is_cut_off_while_it_reads_has_not_begun(tmp_path: Path)
     desk.write(a=[1])
     desk.hold_reason = "paused"
     desk.run()
-    frontier = desk.tracking.read_newest_snapshot(desk.sync.id)
-    assert frontier
+    snapshot = desk.tracking.read_newest_snapshot(desk.sync.id)
+    assert snapshot
 
     def units():
-        yield from frontier.units
+        yield from snapshot.units
         raise KindSyncCrash
 
     desk.lose_queue()
     with desk.sync.open_queue() as queue:
         with pytest.raises(KindSyncCrash):
-            restore_snapshot(queue, dataclasses.replace(frontier, units=units()), now=desk.now)
+            restore_snapshot(queue, dataclasses.replace(snapshot, units=units()), now=desk.now)
         assert (None, NOTHING_ENQUEUED) == (queue.read_meta("table_id"), queue.watermark)
 
 

@@ -123,15 +123,15 @@ def dying_at_the_end(harness):
 
 def test_a_run_whose_records_have_no_place_says_so_and_the_next_one_writes_them(harness) -> None:
     """A bucket that is away for a while."""
-    frontiers = harness.state / "tracking" / "frontiers" / "1"
+    snapshots = harness.state / "tracking" / "queue_snapshots" / "1"
     harness.contacts.write(a1="Ada")
-    harness.api.choose_outcome = after(0, lambda: in_the_way_of(frontiers))
-    with pytest.raises(StateError, match="frontiers"):
+    harness.api.choose_outcome = after(0, lambda: in_the_way_of(snapshots))
+    with pytest.raises(StateError, match="queue_snapshots"):
         harness.run()
     (failed,) = runs(harness)
     assert (RunResult.FAILED, 1) == (failed.result, grid(failed).total(GridRow.SUCCEEDED))
-    assert "frontiers" in failed.first_errors[0]
-    out_of_the_way_of(frontiers)
+    assert "queue_snapshots" in failed.first_errors[0]
+    out_of_the_way_of(snapshots)
     harness.api.choose_outcome = lambda row: OK
     harness.contacts.write(a1="Åsa")
     harness.run()
@@ -174,8 +174,8 @@ def test_each_run_says_how_much_it_looked_at_and_why(harness) -> None:
     assert [
         (RunMode.FULL, "the first run sends the whole table"),
         (RunMode.INCREMENTAL, "version 2 is new"),
-        (RunMode.INCREMENTAL, "rows were newly set aside"),
-        (RunMode.FULL, "a resync was asked for"),
+        (RunMode.INCREMENTAL, "rows were newly invalid"),
+        (RunMode.FULL, "a resync was requested"),
     ] == [(run.mode, run.reason) for run in runs(harness)]
 
 

@@ -154,7 +154,7 @@ def test_a_lost_or_restored_queue_goes_on_from_the_frontier_and_says_so(
     one.harness.contacts.write(c3="Cid")
     one.run()
     assert [("insert", 3, "Cid")] == one.harness.api.pop_received()
-    what = "is older than the last run: it was put back" if is_put_back else "is missing"
+    what = "is older than the last run: it was restored from a backup" if is_put_back else "is missing"
     assert f"{SYNC}: the queue {what}; it goes on from what was left" in one.output[0]
 
 
@@ -219,14 +219,14 @@ def test_a_run_waits_for_a_sign_of_one_that_has_not_ended_elsewhere(machines: tu
     with pytest.raises(OtherStateFolderError, match=alive.run_id):
         two.run()
     assert [] == two.harness.api.pop_received()
-    assert "waiting 20 s for a sign of it" in two.output[0]
+    assert "waiting 20 s for its heartbeat" in two.output[0]
     two.while_it_waits = lambda: None
     two.run()
     assert [("insert", 2, "Bob")] == two.harness.api.pop_received()
 
 
 def test_a_run_stops_sending_once_another_state_folder_has_begun_one(machines: tuple[SyncMachine, SyncMachine]) -> None:
-    """What is on its way comes to its end; the rest is the other one's."""
+    """What is under way comes to its end; the rest is the other one's."""
     one, two = machines
     names = {f"{letter}{number}": letter for number, letter in enumerate("abcdef", start=1)}
     one.harness.contacts.write(**names)

@@ -53,7 +53,7 @@ def test_keys_that_nobody_has_tried_are_to_go_and_not_to_be_tried_again(harness)
     harness.contacts.write(a2="x", a3="x")
     held = dataclasses.replace(harness.build_ports(), find_hold_reason=lambda: "it is paused")
     told = verdict(harness, run_sync(harness.sync, held, RunOptions(trigger="test")), "undelivered")
-    assert (Severity.WARN, "2 rows pending and 1 row to be tried again") == (told.severity, told.description)
+    assert (Severity.WARN, "2 rows pending and 1 row to be retried") == (told.severity, told.description)
 
 
 def test_a_row_that_waits_longer_than_max_lag_fails_the_run(harness):
@@ -62,7 +62,7 @@ def test_a_row_that_waits_longer_than_max_lag_fails_the_run(harness):
     harness.api.choose_outcome = all_but_the_first("error: later")
     limits = SyncLimits(max_lag_seconds=2 * HOUR)
     told = verdict(harness, harness.run(), "undelivered", limits)
-    assert (Severity.WARN, "1 row to be tried again") == (told.severity, told.description)
+    assert (Severity.WARN, "1 row to be retried") == (told.severity, told.description)
     harness.now += 2 * HOUR + 1
     harness.contacts.write(a5="x")
     told = verdict(harness, harness.run(), "undelivered", limits)

@@ -314,7 +314,7 @@ def test_without_queue_and_records_nothing_is_sent(harness, tracking_location):
     harness.api.pop_received()
     shutil.rmtree(harness.state / "queue")
     tracking_location.delete_files()
-    with pytest.raises(ResyncNeededError, match=r"both its queue and its frontier in the tracking folder are gone"):
+    with pytest.raises(ResyncNeededError, match="both its queue and its queue snapshot in the tracking store are lost"):
         harness.run()
     assert [] == harness.api.pop_received()
 

@@ -23,7 +23,7 @@ ANOTHER = "https://other.example.com"
 
 
 class FullTrackingStore(RecordStore):
-    def write_snapshot(self, frontier: QueueSnapshot) -> None:
+    def write_snapshot(self, snapshot: QueueSnapshot) -> None:
         raise StateError("the disk is full; make room there, and run again")
 
 

@@ -75,7 +75,7 @@ WRONG = {
     ),
     "a failed call that counts": (
         ('return "ok" if answer.ok else "error: " + answer.text', 'return "ok"'),
-        "the insert of a1 is ok though its calls were answered 408: it may go well later, so it is an error",
+        "the insert of a1 is ok though its calls were answered 408: it may succeed later, so it is an error",
     ),
     "a failure for now that is for good": (
         ("[400, 422]", "[400, 422, 503]"),
@@ -99,7 +99,7 @@ WRONG = {
     ),
     "a body with the time in it": (
         ("    path = ", '    contact["at"] = time.unix()\n    path = '),
-        "run again after a crash, the batch makes POST /v3/contacts a second time",
+        "when it runs again after a crash, the batch calls POST /v3/contacts a second time",
     ),
     "updates that are forgotten": (
         ('    elif change == "update_postimage":\n        answer = http.patch(path, json=contact)\n', ""),
@@ -129,7 +129,7 @@ def finalize(succeeded, failed):
 @pytest.mark.parametrize(
     ("ending", "sentence"),
     [
-        ("", "finalize() comes to its end though its call was answered 503"),
+        ("", "finalize() ends normally though its call was answered 503"),
         ("    fail('no')", "finalize() fails, though the API did nothing wrong: lib/contacts.star:29: no"),
         ("    if not answer.ok:\n        fail(answer.text)", None),
     ],

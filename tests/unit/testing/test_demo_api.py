@@ -303,7 +303,7 @@ def test_a_taken_port_is_told_in_a_sentence() -> None:
         with a_demo("--port", str(port), "--", "false") as demo:
             _, err = demo.communicate(timeout=30)
     assert 1 == demo.returncode
-    assert f"Error: port {port} is taken by another program: end that, or write another port" in err
+    assert f"Error: port {port} is in use by another program: end it, or write another port" in err
 
 
 def test_the_projects_own_demo_api_is_shared(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_sync_that_never_ran_says_so(reader_of_new_project: PageReader) -> Non
     assert "never ran" in reader_of_new_project("/").text
     assert "It has never run" in reader_of_new_project(SYNC).text
     assert "sync.crm has no records yet." in reader_of_new_project(f"{SYNC}/records").text
-    assert "No record ended so." in reader_of_new_project(f"{SYNC}/reasons").text
+    assert "No record has this status." in reader_of_new_project(f"{SYNC}/reasons").text
     assert "There is no queue yet" in reader_of_new_project(f"{SYNC}/queue").text
 
 
@@ -97,12 +97,12 @@ def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api
 
 
 def test_a_run_shows_its_counts_and_leads_on(get_page: PageReader, run_ids: list[str]) -> None:
-    """What became of how many rows; to its records; to Dagster."""
+    """Counts of rows; to its records; to Dagster."""
     first = get_page(f"{SYNC}/runs/{run_ids[-1]}")
     assert "planned what the queue held for this run 3 0 0 3" in first.text
     assert "succeeded delivered 2 0 0 2" in first.text
-    assert "rejected refused, or tried too often 1 0 0 1" in first.text
-    assert "invalid rows kept out of the table for their key 1 0 0 1" in first.text
+    assert "rejected rejected, or failed too often 1 0 0 1" in first.text
+    assert "invalid rows that aren't in the table because of their key 1 0 0 1" in first.text
     assert f"{SYNC}/records?run={run_ids[-1]}" in first.link_addresses
     newest = get_page(f"{SYNC}/runs/{run_ids[1]}")
     assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN_ID}" in newest.link_addresses
@@ -132,7 +132,7 @@ def test_a_change_is_asked_for_and_let_go_of(get_page: PageReader, run_ids: list
     assert f"{SYNC}/records?run={run_ids[-1]}&status=rejected&change=insert" in told.link_addresses
     assert {"type": "hidden", "name": "change", "value": "insert"} in told.tag_attributes("input")
     assert f"{SYNC}/records.csv?run={run_ids[-1]}&status=succeeded&change=insert" in told.link_addresses
-    assert "No record is like that." in get_page(asked.replace("insert", "delete")).text
+    assert "No record matches." in get_page(asked.replace("insert", "delete")).text
     odd = get_page(asked.replace("insert", "inserts"))
     assert (404, True) == (odd.status, "did you mean 'insert'?" in odd.text)
 
@@ -212,7 +212,7 @@ def test_who_holds_a_sync_is_told(shop_with_history: ShopProject, get_page: Page
     pause_sync(sync)
     try:
         assert "‖ paused" in get_page("/").text
-        assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on" in get_page(f"{SYNC}/queue").text
+        assert "sync.crm is paused; `ondatra resume sync.crm` continues it" in get_page(f"{SYNC}/queue").text
     finally:
         resume_sync(sync)
 
@@ -249,7 +249,7 @@ def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: Demo
     assert (200, True) == (told.status, "✓ ok" in told.text)
     assert "sync.erp Demo · Contact ✕ can't be read" in told.text
     assert f"{queue} is damaged (file is not a database)" in told.text
-    assert "2 syncs · 1 to look at · of 1 sync nobody knows what waits" in told.text
+    assert "2 syncs · 1 to look at · of 1 sync the pending rows are unknown" in told.text
 
 
 @pytest.mark.parametrize("rows", [0, 1234])
@@ -359,7 +359,7 @@ def test_every_link_of_every_page_leads_somewhere(get_page: PageReader) -> None:
         (f"{SYNC}?page=00000000000019999999999999999999", "page can't be"),
         (f"{SYNC}/queue?page=00000000000019999999999999999999", "page can't be"),
         (f"{SYNC}/records?page=²", "page can't be '²'"),
-        (f"{SYNC}/records.xlsx", "records can't be had as 'xlsx'"),
+        (f"{SYNC}/records.xlsx", "records have no format 'xlsx'"),
         (f"{SYNC}/records.csv?limit=many", "limit can't be 'many'"),
     ],
 )

@@ -138,8 +138,8 @@ def test_reasons_lead_to_just_the_records_that_were_counted(tmp_path: Path, api:
     shop.workspace.tracking.publish_records("sync.crm", RUN, RecordFileType.UPDATED, 0, delivered)
     look = PageReader(ProjectCache(shop.root))
     told = look("/syncs/sync.crm/reasons?status=invalid")
-    assert "its key comes more than once ! DUPLICATE 3 60.0 %" in told.text
-    assert "there is a null in its key ! NULL 2 40.0 %" in told.text
+    assert "its key isn't unique ! DUPLICATE 3 60.0 %" in told.text
+    assert "its key has a null ! NULL 2 40.0 %" in told.text
     found = [keys(look(link)) for link in told.link_addresses if "records?" in link and "reason=" in link]
     assert [["DUPLICATE2", "DUPLICATE1", "DUPLICATE0"], ["NULL1", "NULL0"]] == found
     told = look("/syncs/sync.crm/reasons?status=succeeded")

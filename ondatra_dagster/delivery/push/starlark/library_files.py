@@ -82,10 +82,10 @@ def _resolve_load(lib: Path, wanted: str, place: FileLine, open_files: tuple[str
     if not path.is_relative_to(lib.resolve()) or path.suffix != ".star":
         raise refusal
     if not is_file:
-        raise place.to_error(f"there is no {wanted!r} in {lib.name}/", "mend the name in load()")
+        raise place.to_error(f"there is no {wanted!r} in {lib.name}/", "correct the name in load()")
     relative = path.relative_to(lib.resolve()).as_posix()
     if library_file_name(lib, relative) in open_files:
-        raise place.to_error(f"loading {wanted!r} leads back here", "break the circle of load()s")
+        raise place.to_error(f"loading {wanted!r} loads this file again", "remove the cycle of load()s")
     return relative
 
 

@@ -39,7 +39,7 @@ def describe_type(value: object) -> str:
 
 def _require_text(value: object, word: str) -> str:
     if not isinstance(value, str):
-        raise WrongUseError(f"{word} takes a text, not {describe_type(value)}")
+        raise WrongUseError(f"{word} takes a string, not {describe_type(value)}")
     return value
 
 
@@ -77,7 +77,7 @@ def base64_decode(text: object) -> str:
 def url_quote(text: str, safe: object) -> str:
     """Return the text quoted for an address, slashes too."""
     if len(text) > MAX_QUOTED_LENGTH:
-        raise WrongUseError(f"url_quote takes a text of at most {MAX_QUOTED_LENGTH:,} characters")
+        raise WrongUseError(f"url_quote takes a string of at most {MAX_QUOTED_LENGTH:,} characters")
     return quote(text, safe=_require_text(safe, "url_quote"))
 
 
@@ -179,7 +179,7 @@ class PushCall:
             return
         line = self.http.redactor.redact(text)[:PRINT_CHARACTERS]
         if self._print_count == PRINT_LINES + 1:
-            line = f"more than {PRINT_LINES} lines were printed; the rest of this batch's is left out"
+            line = f"more than {PRINT_LINES} lines were printed; the rest of this batch is left out"
         logger.info("sink=%s batch=%d %s", self._config.name, self._batch_number, line)
 
 
@@ -213,7 +213,7 @@ def _is_deeper(value: Json, levels: int) -> bool:
 
 def _decode_checked_json(text: object) -> tuple[int, Json]:
     if not isinstance(text, str):
-        raise WrongUseError(f"json.decode takes a text, not {describe_type(text)}")
+        raise WrongUseError(f"json.decode takes a string, not {describe_type(text)}")
     return _decode_json(text)
 
 
@@ -248,9 +248,9 @@ def _require_call() -> PushCall:
     """Return the call of push() that runs in this thread, if it has time left."""
     call = current_call.get()
     if call is None:
-        raise WrongUseError("http, env, sleep and print work inside of push() only")
+        raise WrongUseError("http, env, sleep and print work inside push() only")
     if call.check_time_limit():
-        raise WrongUseError("the time is up")
+        raise WrongUseError("the time limit is reached")
     return call
 
 

@@ -84,7 +84,7 @@ def test_a_gzip_bomb_is_not_unpacked(loopback_api: Any, make_reply: Callable[...
     answer = calls.send_call(GET)
 
     assert (False, 0) == (answer.is_success, answer.status_for_push)
-    assert "the answer has more than 50 MB and was not read" == answer.text
+    assert "the response has more than 50 MB and was not read" == answer.text
     assert not calls.call_counts.is_outage
 
 

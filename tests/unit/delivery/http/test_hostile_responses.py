@@ -175,10 +175,10 @@ def test_what_can_be_read_is_an_answer(push_response: Callable[..., Any], raw: b
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        (build_response("x" * 50_000_001), "the answer has more than 50 MB"),
+        (build_response("x" * 50_000_001), "the response has more than 50 MB"),
         (
             build_response(gzip.compress(bytes(300_000_000), 1), "Content-Encoding: gzip"),
-            "the answer has more than 50 MB",
+            "the response has more than 50 MB",
         ),
         (build_response(gzip.compress(b"hello" * 100)[:-9], "Content-Encoding: gzip"), "ends in the middle"),
         (build_response("no gzip at all", "Content-Encoding: gzip"), "can't be unpacked"),

@@ -19,7 +19,7 @@ def problems_of(folder: Path, text: str) -> list[str]:
 def test_jobs_that_nobody_asks_about_are_refused(tmp_path: Path) -> None:
     """They would stay open for ever."""
     assert [
-        'lib/crm.star:1: has no poll(), which "batch_mode": "async" asks how a job stands;'
+        'lib/crm.star:1: has no poll(), which "batch_mode": "async" calls to read the state of a job;'
         " write def poll(job_ref): … at the top level of the file"
     ] == problems_of(tmp_path, ASYNC + PUSH)
 

@@ -57,7 +57,7 @@ def test_a_check_knows_what_starlark_lacks(write_library: Lib, files: dict[str, 
         ('"""../out.star"""', "'../out.star' can't be loaded"),
         (r'"a\x00.star"', r"'a\x00.star' can't be loaded"),
         ('"%s.star"' % ("a" * 5_000), "can't be loaded"),
-        (r'"cr\x6d.star"', "loading 'crm.star' leads back here"),
+        (r'"cr\x6d.star"', "loading 'crm.star' loads this file again"),
     ],
 )
 def test_a_load_that_can_not_be_is_told_with_its_line(write_library: Lib, wanted: str, what: str) -> None:
@@ -98,8 +98,8 @@ def test_credentials_for_no_host_are_a_warning(write_library: Lib) -> None:
     check = check_push_file(write_library(crm=text), secrets={"KEY": "x"}.get)
 
     assert [
-        'lib/crm.star:2: "auth" holds for the host of base_url, and there is none; give API a base_url',
-        'lib/crm.star:3: "headers" holds for the host of base_url, and there is none; give API a base_url',
+        'lib/crm.star:2: "auth" applies to the host of base_url, and there is none; give API a base_url',
+        'lib/crm.star:3: "headers" applies to the host of base_url, and there is none; give API a base_url',
     ] == [str(warning) for warning in check.warnings]
 
 

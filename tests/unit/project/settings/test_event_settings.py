@@ -58,7 +58,7 @@ def test_a_variable_wins(tmp_path: Path) -> None:
         ('events.unknown_fields = "drop"', "events.unknown_fields can't be 'drop'"),
         ('events.origins = "shop.example.com"', "'shop.example.com' is no origin of a page"),
         ('events.origins = ["https://a.example/path"]', "'https://a.example/path' is no origin of a page"),
-        ('events.hosts = "http://a.example"', "'http://a.example' is no name of a host; write"),
+        ('events.hosts = "http://a.example"', "'http://a.example' isn't a host's name; write"),
         ('events.hosts = ["a.example:80"]', "'a.example:80' is no name of a host"),
         ('events.token = "x"', "'events.token' is not a setting"),
     ],

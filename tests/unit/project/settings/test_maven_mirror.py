@@ -59,7 +59,7 @@ def test_variables_count_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["maven.example.com", "ftp://maven.example.com", "https://", "http://[::1"])
 def test_what_is_no_repository_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettingsError, match="maven_mirror is no repository's address; write it as https"):
+    with pytest.raises(InvalidSettingsError, match="maven_mirror isn't a repository's address; write it as https"):
         read_settings(project(tmp_path, f'maven_mirror = "{address}"'), {})
 
 

@@ -154,8 +154,8 @@ def test_alerts_have_their_own_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('webhook = "chat.example.com"', "the webhook is no address; write https://… or ${NAME}"),
-        ('token_env = "a b"', "that is no variable's name; write the name of the one that holds the token"),
+        ('webhook = "chat.example.com"', "the webhook isn't an address; write https://… or ${NAME}"),
+        ('token_env = "a b"', "that isn't a variable's name; write the name of the one that holds the token"),
         ("rejects = 5", "5 is not a percentage; write '10%', or 'off'"),
         ('deviation = "much"', "'much' is not a percentage; write '10%', or 'off'"),
         ("no_success_hours = 0", "0 is not a number of hours; write 24, or 'off'"),
@@ -270,8 +270,8 @@ def test_other_variables_are_somebody_elses(tmp_path, variable):
     ("text", "expected"),
     [
         ('sinks = "of"', "sinks can't be 'of'; did you mean 'off'? the choices are dry, off, on"),
-        ("warehouse = 1", "1 is not a text; write it in quotes"),
-        ('warehouse = " "', "' ' is not a text; write it in quotes"),
+        ("warehouse = 1", "1 is not a string; write it in quotes"),
+        ('warehouse = " "', "' ' is not a string; write it in quotes"),
         ('organization = "../x"', "'../x' can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -"),
         ('workspace = ".."', "'..' can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -"),
         ("workspace = true", "True can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -"),
@@ -279,7 +279,7 @@ def test_other_variables_are_somebody_elses(tmp_path, variable):
         ("sources = 3", "3 is not a table; write it as names with values"),
         ('sources."a b" = "x"', "a source can't be called 'a b'; use letters, digits and _"),
         ('sources = { crm = "x", CRM = "y" }', "two sources differ only in case; rename one of them"),
-        ("spark.conf.x = [1]", "x can't be [1]; write a text, a number, true or false"),
+        ("spark.conf.x = [1]", "x can't be [1]; write a string, a number, true or false"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused(tmp_path, text, expected):
@@ -296,7 +296,7 @@ def test_everything_wrong_is_said_together(tmp_path):
     ("name", "content", "expected"),
     [
         ("pyproject.toml", b"[tool.ondatra]\nx = '\xe9'", "pyproject.toml:2: the file is not UTF-8; save it as UTF-8"),
-        ("pyproject.toml", b"[tool", "pyproject.toml:1: it is no TOML: Expected ']'"),
+        ("pyproject.toml", b"[tool", "pyproject.toml:1: it isn't TOML: Expected ']'"),
         ("pyproject.toml", b"tool = 1", "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]"),
         ("pyproject.toml", b"tool.ondatra = 1", "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]"),
         (".env", b"KEY=\xe9", ".env:1: the file is not UTF-8; save it as UTF-8"),

@@ -38,7 +38,7 @@ def said(sql: str) -> str:
             "select json_object('a', x, 'b', y, 'c', json_array(), k, z)",
             "select concat('{', regexp_extract(to_json(named_struct('a',  x,  'b',  y), {how}), {inner}, "
             "',',  '\"c\"', ':', coalesce( concat('[]'), 'null'), ',', regexp_extract(to_json(array(coalesce("
-            "CAST( k AS STRING), raise_error('json_object() has a name that is null; give it a text')))), "
+            "CAST( k AS STRING), raise_error('json_object() has a name that is null; give it a string')))), "
             "{inner}, ':', regexp_extract(to_json(array( z), {how}), {inner}, '}')",
         ),
         (
@@ -153,11 +153,11 @@ def test_lines_stay_where_they_are():
     [
         (
             "json_object('a')",
-            "json_object() takes names and values in turn, and one has no other",
+            "json_object() takes pairs of a name and a value, and one of them is incomplete",
             "write json_object('name', value, 'other', value)",
         ),
-        ("json_object(1, 2)", "json_object() has the name 1, which is no text", "write '1'"),
-        ("json_object(null, 2)", "json_object() has the name NULL, which is no text", "write 'NULL'"),
+        ("json_object(1, 2)", "json_object() has the name 1, which is not a string", "write '1'"),
+        ("json_object(null, 2)", "json_object() has the name NULL, which is not a string", "write 'NULL'"),
         ("json_object(*)", "json_object() takes values only", "write json_object('name', value, 'other', value)"),
         ("json_array(t.*)", "json_array() takes values only", "write json_array(value, other)"),
         ("json_object(, 'a', 1)", "json_object() can't be read", "write json_object('name', value, 'other', value)"),
@@ -184,7 +184,7 @@ def test_lines_stay_where_they_are():
         (
             "json_group_array(distinct x order by y)",
             "json_group_array() with DISTINCT can only be ordered by its value",
-            "take ORDER BY or DISTINCT away",
+            "remove ORDER BY or DISTINCT",
         ),
         (
             "json_group_array(x) within group (order by y)",

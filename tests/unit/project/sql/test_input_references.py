@@ -362,11 +362,11 @@ def test_each_input_has_the_line_that_names_it_first():
         ),
         (
             "select * from mart.orders version as of 3",
-            (1, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"),
+            (1, "inputs are read at their newest version", "remove VERSION or TIMESTAMP AS OF"),
         ),
         (
             "select * from identifier('mart.orders')",
-            (1, "IDENTIFIER() hides what is read", "write the table's name as it is"),
+            (1, "IDENTIFIER() hides what is read", "write the table's name itself"),
         ),
     ],
 )

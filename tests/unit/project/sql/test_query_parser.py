@@ -106,7 +106,7 @@ def test_bad_sql_is_a_problem_where_it_is_bad(text, line, what):
 
 def test_a_decimal_without_its_exponent_is_a_problem():
     """sqlglot takes 1ebd for the decimal 1e, and raises an error of Python's decimal numbers."""
-    assert (1, "the SQL can't be parsed", "look for words out of place") == refusal("select 1ebd")
+    assert (1, "the SQL can't be parsed", "look for misplaced words") == refusal("select 1ebd")
 
 
 def test_a_cast_to_something_that_is_no_type_is_left_to_spark():
@@ -118,26 +118,26 @@ def test_a_cast_to_something_that_is_no_type_is_left_to_spark():
 def test_a_fault_of_the_parser_is_a_problem_too():
     """It raises a ValueError of Python's for a limit that is no number."""
     refused = refusal("from a.b\n|> order by id |> limit id")
-    assert (1, "the SQL can't be parsed", "look for words out of place") == refused
+    assert (1, "the SQL can't be parsed", "look for misplaced words") == refused
 
 
 @pytest.mark.parametrize("step", ["set x = 1", "drop x", "window w as (order by x)"])
 def test_a_pipe_that_cannot_be_read_says_so(step):
     """Its columns couldn't be followed: a SELECT says the same."""
-    expected = (2, f"|> {step.split()[0].upper()} can't be read here", "say it with |> SELECT or a plain SELECT")
+    expected = (2, f"|> {step.split()[0].upper()} can't be read here", "write |> SELECT or a plain SELECT")
     assert expected == refusal(f"from a.b\n|> {step}")
 
 
 def test_a_comment_that_spark_reads_on_is_a_problem():
     """What stands below it would be missing from the query, and nobody would see why."""
     what = "a comment ends in \\, and for Spark it goes on in the next line"
-    assert (2, what, "end it otherwise") == refusal("select 1 as a\n-- note \\\n, 2 as b")
+    assert (2, what, "end it with another character") == refusal("select 1 as a\n-- note \\\n, 2 as b")
     assert 2 == len(parse_query("select 1 as a -- a \\ b\n, '-- \\\n' as b").tree.expressions)
 
 
 def test_a_query_too_deep_to_read_is_a_problem():
     """Not a trace."""
-    expected = (1, "the query is nested too deeply", "make two models of it")
+    expected = (1, "the query is nested too deeply", "split it into two models")
     assert expected == refusal("select " + "(" * 5000 + "1" + ")" * 5000)
 
 

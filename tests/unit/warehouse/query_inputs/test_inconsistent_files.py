@@ -20,7 +20,7 @@ def test_a_value_a_line_is_refused_with_multi_line(tmp_path: Path, content: byte
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.json").write_bytes(content)
     (tmp_path / "in" / "y.json.gz").write_bytes(gzip.compress(content))
-    expected = "has a JSON value a line, and with 'multiLine' only the first is read; remove the option"
+    expected = "has one JSON value per line, and 'multiLine' reads only the first; remove the option"
     assert f"in/x.json {expected}" == told(tmp_path, "in", multiLine="true")
     assert f"in/y.json.gz {expected}" == told(tmp_path, "in/*.gz", MULTILINE="True")
     assert told(tmp_path, "in") is None

@@ -244,13 +244,13 @@ def test_the_words_at_hand(write_library: Lib, expression: str, expected: object
         ('base64.decode("%")', "base64.decode: "),
         ('base64.decode("é")', "base64.decode: "),
         ('sha256("a", encoding = "hax")', "encoding is 'hax'; it can be 'hex' or 'base64'"),
-        ("sha256(3)", "sha256 takes a text, not a value of type int"),
+        ("sha256(3)", "sha256 takes a string, not a value of type int"),
         ('time.parse("soon")', "time.parse: "),
         ("time.format(1e300)", "time.format: "),
         ('sleep("1s")', "sleep takes seconds, not a value of type str"),
         ('json.decode("1e400")', "json.decode: the text is not JSON"),
         ('json.decode("{")', "json.decode: the text is not JSON"),
-        ("json.decode(3)", "json.decode takes a text, not a value of type int"),
+        ("json.decode(3)", "json.decode takes a string, not a value of type int"),
         ("http.get()", "Missing parameter `url`"),
     ],
 )
@@ -498,7 +498,7 @@ def push(rows):
         ({"crm": "\ndef push(rows):\n    while True:\n        pass"}, "lib/crm.star:3: "),
         ({"crm": "def push(rows):\n    return zap(rows)"}, "lib/crm.star:2: Variable `zap` not found"),
         ({"crm": "x = 1 // 0\ndef push(rows):\n    pass"}, "lib/crm.star:1: Floor division by zero"),
-        ({"crm": "x = http.get('/')\ndef push(rows):\n    pass"}, "work inside of push() only"),
+        ({"crm": "x = http.get('/')\ndef push(rows):\n    pass"}, "work inside push() only"),
         (
             {"crm": "def push(rowz):\n    pass"},
             "lib/crm.star:1: push() has a parameter 'rowz' that nothing fills; did you mean 'rows'?",
@@ -513,7 +513,7 @@ def push(rows):
         ({"crm": "load('/etc/passwd', 'f')\ndef push(rows):\n    pass"}, "'/etc/passwd' can't be loaded"),
         (
             {"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "load('crm.star', 'push')"},
-            "lib/b.star:1: loading 'crm.star' leads back here",
+            "lib/b.star:1: loading 'crm.star' loads this file again",
         ),
         ({"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "\ndef f(:"}, "lib/b.star:2: "),
         ({"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "x = 1"}, "lib/crm.star:1: "),

@@ -139,7 +139,7 @@ def test_a_number_that_python_can_not_write_is_an_error_of_its_line(run: Callabl
 @pytest.mark.parametrize(
     ("word", "problem"),
     [
-        ("url_quote('a' * 1000001)", "url_quote takes a text of at most 1,000,000 characters"),
+        ("url_quote('a' * 1000001)", "url_quote takes a string of at most 1,000,000 characters"),
         ("time.format(0, '%Y' * 501)", "time.format takes a pattern of at most 1,000 characters"),
     ],
 )
