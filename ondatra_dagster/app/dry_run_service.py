@@ -142,7 +142,7 @@ class DryRunTables:
 
     def __init__(self, tables: CloningTables, settings: Settings) -> None:
         if settings.dry_run_folder is None:
-            raise ValueError("a dry run wants settings with a scratch")
+            raise ValueError("a dry run needs settings with a dry-run folder")
         self._tables = tables
         self._settings = settings
         self._scratch: DryRunFolder = settings.dry_run_folder

@@ -53,7 +53,7 @@ def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
 
     yield each("queue_depth", GAUGE, "Keys that are still to be delivered.", [s.depth for s in syncs])
     yield each("oldest_waiting_seconds", GAUGE, "Age of the oldest of these keys.", [s.oldest_seconds for s in syncs])
-    yield each("dead_letters", GAUGE, "Keys that were given up or refused.", [s.dead for s in syncs])
+    yield each("dead_letters", GAUGE, "Keys that are dead letters.", [s.dead for s in syncs])
     yield each("open_jobs", GAUGE, "Asynchronous jobs that are open.", [s.open_jobs for s in syncs])
     yield each("next_due_timestamp_seconds", GAUGE, "When a retry or a poll is due.", [s.next_due_at for s in syncs])
     yield each("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])

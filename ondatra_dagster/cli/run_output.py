@@ -47,7 +47,7 @@ class TextProgress(RunProgress):
         self._steps_total = models + syncs
         self._steps_ended = 0
         start_note = "; Spark starts first, in about 10 s" if plan.needs_tables and starts_spark else ""
-        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{start_note}")
+        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to check{start_note}")
         started_at = clock()
         self._status_line.show(lambda: f"… starting, {format_duration(clock() - started_at)}")
 

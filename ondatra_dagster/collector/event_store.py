@@ -316,5 +316,5 @@ def decompress_body(kept: bytes) -> bytes:
         body: bytes = pyarrow.decompress(kept[frame_start:], decompressed_size=size, codec="lz4", asbytes=True)
     except OSError as error:
         problem = "a request in the file of events can't be read any more"
-        raise StateError(f"{problem} ({error}); look at the disk") from error
+        raise StateError(f"{problem} ({error}); check the disk") from error
     return body

@@ -116,7 +116,7 @@ async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: 
                 if not message.get("more_body"):
                     break
     except TimeoutError:
-        sentence = f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds"
+        sentence = f"the body didn't arrive within {BODY_TIMEOUT_SECONDS:.0f} seconds"
         raise RequestRejectedError(408, "slow", sentence, CLOSE_HEADERS) from None
     if max(size, content_length) > settings.max_bytes:
         await _discard_rest(receive)

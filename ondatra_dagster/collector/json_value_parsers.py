@@ -58,7 +58,7 @@ class ParseNotes:
 
     def add_unknown(self, path: str, value: Any) -> None:
         if path in self.extra:
-            self.add_problem(path, "comes twice")
+            self.add_problem(path, "is given twice")
         self.extra[path] = value
 
 
@@ -223,7 +223,7 @@ def _map_parser(of: EventType) -> ValueParser:
             item_path = f"{path}.{name}"
             parsed_key = key(name, item_path, notes)
             if parsed_key in pairs:
-                notes.add_problem(item_path, "comes twice")
+                notes.add_problem(item_path, "is given twice")
             pairs[parsed_key] = None if item is None else element(item, item_path, notes)
         return list(pairs.items())
 

@@ -24,7 +24,7 @@ RECOVERY_MESSAGES = {
     DEVIATION: "attempts its usual number of rows again",
     NO_SUCCESS: "is no longer late",
 }
-CRASH_MESSAGE = "its process was killed, or ended without a message; the next run goes on from there"
+CRASH_MESSAGE = "its process was killed, or ended without a message; the next run continues from there"
 COMPARED_RUNS = 10  # the mean of this many runs is the usual number
 MIN_COMPARED_RUNS = 3  # with fewer runs before, no number is usual
 HOUR_SECONDS = 3600

@@ -37,7 +37,9 @@ def prune_records(
     leftover_sizes = tracking.remove_leftovers(before=now - ABANDONED_AFTER)
     freed_bytes = pruner.bytes + sum(leftover_sizes)
     no_limit_text = "records are kept for ever"
-    deleted_text = f"records of {format_count(pruner.runs, 'run')} older than {format_count(days or 0, 'day')} are gone"
+    deleted_text = (
+        f"records of {format_count(pruner.runs, 'run')} older than {format_count(days or 0, 'day')} were removed"
+    )
     leftover_note = (
         f"; removed {format_count(len(leftover_sizes), 'file')} that killed processes left incomplete"
         if leftover_sizes

@@ -57,7 +57,7 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
     busy_note = f"; in use, so skipped this time: {', '.join(busy_files)}" if busy_files else ""
     return TaskResult(
         task=STATE_FILE_TASK,
-        message=f"{format_count(file_count, 'SQLite file')} looked after, {format_size(freed_bytes)} freed"
+        message=f"{format_count(file_count, 'SQLite file')} compacted, {format_size(freed_bytes)} freed"
         f"{busy_note}{''.join(error_texts)}",
         counts={"files": file_count, "bytes": freed_bytes, "busy": len(busy_files)},
         is_successful=not error_texts,

@@ -183,7 +183,7 @@ def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
             description = f"kind {draft.header.kind.name} has a column {name!r} of its own"
             yield draft.problem(line, description, f"rename it{alias_hint}")
         elif name.casefold() in earlier_names:
-            yield draft.problem(line, f"column {name!r} comes twice", f"rename one of them{alias_hint}")
+            yield draft.problem(line, f"column {name!r} is a duplicate", f"rename one of them{alias_hint}")
         earlier_names.add(name.casefold())
 
 

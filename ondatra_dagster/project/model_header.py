@@ -153,7 +153,7 @@ class _HeaderReader:
             raise values.HeaderValueError(f"@{line.spelling} says nothing", f"write -- @{line.spelling}: value")
         if line.word in self.lines and not word.is_repeatable:
             first_line = self.lines[line.word][0]
-            raise values.HeaderValueError(f"@{line.spelling} is on line {first_line} already", "keep one of the two")
+            raise values.HeaderValueError(f"@{line.spelling} is already on line {first_line}", "keep one of the two")
         return word.reader(line.value)
 
     def report_problem(self, line: int, what: str, remedy: str) -> None:
@@ -198,7 +198,7 @@ def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, Che
             if first_line == line:
                 yield word, condition, line
             else:
-                reading.report_problem(line, f"@{word} says what line {first_line} says", "keep one of the two")
+                reading.report_problem(line, f"@{word} repeats line {first_line} says", "keep one of the two")
 
 
 def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:

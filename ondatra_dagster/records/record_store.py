@@ -154,7 +154,7 @@ class RecordStore:
         if not runs:
             return None
         name = file_paths.snapshot_file(self._organization, sync_id, runs[-1])
-        remedy = "bring it back from a backup, or delete it to go on from the run before it and the records since"
+        remedy = "bring it back from a backup, or delete it to continue from the run before it and later records"
         return read_snapshot(functools.partial(self._open_reader, name, remedy), self._storage.address(name))
 
     def remove_snapshots(self, sync_id: str) -> None:

@@ -178,6 +178,6 @@ def _explain_unreachable(address: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StateError(
-            f"{address} can't be reached: {str(error).strip()}; look at its address and keys. What has"
-            " settled is kept in the queue, and published by the next run"
+            f"{address} can't be reached: {str(error).strip()}; check its address and keys. Settled"
+            " rows stay in the queue, and the next run publishes them"
         ) from error

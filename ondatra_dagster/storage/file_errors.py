@@ -214,12 +214,12 @@ def _find_obstacle(path: Path) -> str | None:
     """Return the obstacle in the file's path, and the remedy; None if there is no obstacle."""
     with contextlib.suppress(OSError):
         if path.is_dir():
-            return "it is a folder; put the folder elsewhere, then try again"
+            return "it is a folder; move the folder elsewhere, then try again"
         if path.is_symlink() and not path.exists():
             return f"it is a link to {path.readlink()}, which isn't there; bring that back, or remove the link"
         obstacle = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
         if obstacle:
-            return f"{obstacle} is no folder; put that file elsewhere, then try again"
+            return f"{obstacle} is not a folder; move that file elsewhere, then try again"
     return None
 
 

@@ -63,7 +63,7 @@ def explain_unreachable(what: object, *let_pass: type[OSError]) -> Iterator[None
     except let_pass:
         raise
     except OSError as error:
-        remedy = "look at the endpoint, the region and the keys (AWS_…)"
+        remedy = "check the endpoint, the region and the keys (AWS_…)"
         raise WarehouseError(f"{what} can't be read: {error}; {remedy}") from error
 
 

@@ -28,7 +28,7 @@ MAX_STORED_REASONS = 5  # of each kind, in the history
 class GridRow(enum.StrEnum):
     """A row of the grid. planned = succeeded + rejected + failed + in_jobs + not_sent."""
 
-    PLANNED = "planned"  # what the queue held for this run
+    PLANNED = "planned"  # what was in the queue for this run
     ATTEMPTED = "attempted"  # succeeded, rejected or failed
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"  # not sent again: rejected, or failed too often

@@ -47,7 +47,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 log = logging.getLogger(__name__)
 
-INTERRUPTED_MESSAGE = "it was interrupted; the next run goes on from there"
+INTERRUPTED_MESSAGE = "it was interrupted; the next run continues from there"
 
 
 def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:

@@ -80,7 +80,7 @@ def check_columns(schema: StructType, *, own: Collection[str] = ()) -> None:
     ]
     names = [field.name.casefold() for field in schema.fields]
     problems += [
-        f"column {name!r} comes more than once; name each with AS"
+        f"column {name!r} is a duplicate; name each with AS"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     if not names:

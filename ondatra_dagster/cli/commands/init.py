@@ -34,7 +34,7 @@ def command(folder: Path) -> int:
     cd_command = f"cd {shlex.quote(str(folder))}"
     print_message(
         f"{folder} is a project now. Continue with:\n\n  {cd_command}\n  {DEMO_COMMAND}\n\n"
-        "The last line runs it with a demo API. `ondatra doctor` says what this machine lacks."
+        "The last line runs it with a demo API. `ondatra doctor` shows what is missing on this machine."
     )
     return 0
 

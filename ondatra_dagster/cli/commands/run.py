@@ -43,13 +43,13 @@ DEFAULT_OPTIONS = RunCommandOptions()
     "--full-refresh",
     "is_full",
     is_flag=True,
-    help="Compute the models anew into the same tables; equal rows stay, what isn't given any more goes.",
+    help="Compute the models again into the same tables. Equal rows stay; rows missing in the result are deleted.",
 )
 @click.option(
     "--dry-run",
     "is_dry",
     is_flag=True,
-    help="Tell what would be written and sent; nothing is, but for a line in the history.",
+    help="Show what would be written and sent, and do nothing. Only the history gets a line.",
 )
 @click.option(
     "--allow-deletes",

@@ -16,7 +16,7 @@ from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    help="Where on 127.0.0.1, 0 for any free port; else what the setting ui_port says.",
+    help="The port on 127.0.0.1, 0 for any free one. The default is the setting ui_port.",
 )
 def command(port: int | None) -> int:
     """Show syncs, their runs and records as pages in the browser, until Ctrl-C. This changes nothing."""

@@ -284,7 +284,7 @@ PUSH_READERS: Mapping[str, LiteralReader] = {
     "batch_size": number_reader(least=WHOLE_TABLE_SIZE, whole=True),
     "batch_mode": choice_reader(BATCH_MODES, "batch modes"),
     "max_concurrent": number_reader(least=1, most=MAX_API_CONNECTIONS, whole=True),
-    "on_batch_error": choice_reader(BATCH_ERROR_MODES, "ways to go on"),
+    "on_batch_error": choice_reader(BATCH_ERROR_MODES, "ways to continue"),
     "poll_interval": read_duration,
     "poll_timeout": read_duration,
     "max_attempts": number_reader(least=1, whole=True),

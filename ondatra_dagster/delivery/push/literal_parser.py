@@ -70,7 +70,7 @@ def read_items(node: ast.expr, where: str) -> Iterator[tuple[ast.expr, ast.expr]
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             raise InvalidLiteralError(
-                value, f"{where} takes in another dict with **", "write its keys out: it is read without running"
+                value, f"{where} includes another dict with **", "write its keys out: it is read without running"
             )
         yield key, value
 

@@ -108,7 +108,7 @@ def _signature_problems(function: ast.FunctionDef, known: Sequence[str], file: s
     ]
     if function.args.vararg or function.args.posonlyargs:
         remedy = "parameters are matched by name: leave out '*' and '/'"
-        problems.append(_new_problem(file, function.lineno, f"{function.name}() takes parameters by place", remedy))
+        problems.append(_new_problem(file, function.lineno, f"{function.name}() has positional parameters", remedy))
     return problems
 
 

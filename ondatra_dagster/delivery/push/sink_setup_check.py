@@ -75,7 +75,7 @@ def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
         problems.append((problem, f"it takes {', '.join(kinds)}"))
     if config.push.batch_size == WHOLE_TABLE_SIZE and not model.kind.replaces_rows:
         mirrors = " and ".join(kind.name for kind in KINDS.values() if kind.replaces_rows)
-        problem = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
+        problem = f'{config.name} takes whole tables or partitions ("batch_size": 0), which only {mirrors} have'
         problems.append((problem, f"give {config.file} a batch_size, or the model another kind"))
     return [
         Problem(file=model.file, line=model.sink.line, description=problem, remedy=remedy)

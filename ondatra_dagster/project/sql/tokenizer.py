@@ -89,7 +89,7 @@ def _refuse_long_comment(between: str, line: int) -> None:
     """Raise QueryError for a line comment that continues on the next line, but only in Spark."""
     for number, comment in enumerate(between.split("\n")[:-1], start=line):
         if "--" in comment and comment.endswith("\\"):
-            description = "a comment ends in \\, and for Spark it goes on in the next line"
+            description = "a comment ends in \\, and Spark continues it on the next line"
             raise QueryError(number, description, "end it with another character")
 
 

@@ -208,9 +208,9 @@ def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None
     _refuse_older_table(sync, source, queue.watermark)
     if NOTHING_ENQUEUED != queue.watermark < source.oldest_readable_version:
         raise ResyncNeededError(
-            f"{sync.id} has seen {sync.model.name} up to version {queue.watermark}, and what changed between"
-            f" that and version {source.oldest_readable_version} was freed, which a newer state of {sync.id} had seen:"
-            f" it was restored from a backup; run `ondatra resync {sync.id}`"
+            f"{sync.id} has {sync.model.name} up to version {queue.watermark}, but the changes between"
+            f" that and version {source.oldest_readable_version} were removed, after a newer state of {sync.id} had"
+            f" them: it was restored from a backup; run `ondatra resync {sync.id}`"
         )
 
 
@@ -226,8 +226,8 @@ def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
     queue_url, sync_url = queue.read_meta("base_url") or "", sync.push_config.base_url or ""
     if queue_url != sync_url:
         raise ResyncNeededError(
-            f"{sync.push_config.file} now sends to {sync_url or 'no base_url'}, but what {sync.id} knows is what"
-            f" {queue_url or 'no base_url'} holds; restore base_url, or run `ondatra resync {sync.id}`"
+            f"{sync.push_config.file} now sends to {sync_url or 'no base_url'}, but the queue of {sync.id} describes"
+            f" what {queue_url or 'no base_url'} holds; restore base_url, or run `ondatra resync {sync.id}`"
         )
 
 

@@ -54,9 +54,9 @@ def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form
         return
     if ports.has_old_changes(watermark):
         raise ResyncNeededError(
-            f"{sync.id} has {form.describe_difference(queue_format)} now, and hasn't seen yet"
+            f"{sync.id} has {form.describe_difference(queue_format)} now, and hasn't enqueued yet"
             f" what {sync.model.name} changed while it had {queue_format.describe_difference(form)}:"
-            f" that can't go out otherwise; run `ondatra resync {sync.id}`"
+            f" that can't be sent otherwise; run `ondatra resync {sync.id}`"
         )
 
 
@@ -80,8 +80,8 @@ def _raise_resync_needed(left: RemainingUnits, known: UnitFormat, sync_id: str, 
     raise ResyncNeededError(
         f"{sync_id} has {form.describe_difference(known)} now, but"
         f" {format_count(left.unit_count, 'key')} in its queue{dead_letter_note}"
-        f" came in with {known.describe_difference(form)} and can't go out otherwise; put that back until"
-        f" nothing is left of them, or run `ondatra resync {sync_id}`"
+        f" were enqueued with {known.describe_difference(form)} and can't be sent otherwise; restore that until"
+        f" none is left, or run `ondatra resync {sync_id}`"
     )
 
 

@@ -38,7 +38,7 @@ class PushCase:
         if self.model_kind.needs_key and not self.key:
             raise ValueError(f"kind {self.kind} needs a key: key=['column']")
         if not self.versions or not self.versions[0]:
-            raise ValueError("versions needs rows: a list of what the query gives, run after run")
+            raise ValueError("versions needs rows: a list with the query's result of each run")
 
     @property
     def model_kind(self) -> Kind:

@@ -48,7 +48,7 @@ from ondatra_dagster.ui.value_formatting import (
 )
 
 COUNT_MEANINGS = {
-    GridRow.PLANNED: "what the queue held for this run",
+    GridRow.PLANNED: "what was in the queue for this run",
     GridRow.ATTEMPTED: "succeeded, rejected or failed",
     GridRow.SUCCEEDED: "delivered",
     GridRow.REJECTED: "rejected, or failed too often",
@@ -184,7 +184,7 @@ def _count_section(workspace: Workspace, run: PastRun) -> Html:
     return section(f"Outcomes of the {noun}", incomplete_notice, element("div", count_table, class_="card grid"))
 
 
-_INCOMPLETE_NOTICE = "Its process ended before it had planned anything: what it would have sent is unknown."
+_INCOMPLETE_NOTICE = "Its process ended before it had a plan: the rows that it would have sent are unknown."
 
 
 def count_cells(

@@ -118,7 +118,7 @@ def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
     if waiting_keys or not unknown_count:
         phrases.append(f"{format_count(waiting_keys, 'key')} to be delivered" if waiting_keys else "nothing waits")
     if unknown_count:
-        phrases.append(f"of {format_count(unknown_count, 'sync')} the pending rows are unknown")
+        phrases.append(f"{format_count(unknown_count, 'sync')} with unknown pending rows")
     return " · ".join(phrases)
 
 

@@ -59,7 +59,7 @@ def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incrementa
     cast_result = warehouse.session.sql(f"select try_cast({text_literal(incremental.initial)} as {ddl_type(type_)})")
     if cast_result.collect()[0][0] is None:
         raise WarehouseError(
-            f"@incremental_initial {incremental.initial!r} is no {ddl_type(type_)}, as {incremental.column!r} is;"
+            f"@incremental_initial {incremental.initial!r} isn't a {ddl_type(type_)}, as {incremental.column!r} is;"
             " write a value of that type"
         )
     return _cast_literal(incremental.initial, type_)
@@ -71,7 +71,7 @@ def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
             return field.dataType
     column_list = ", ".join(field.name for field in schema.fields)
     raise WarehouseError(
-        f"@incremental {incremental.column!r} is no column of the query, which has {column_list}; select it too"
+        f"@incremental {incremental.column!r} isn't a column of the query, which has {column_list}; add it to the SELECT"
     )
 
 

@@ -53,9 +53,7 @@ def wait_for_orphans(folder: Path) -> None:
             continue  # the run is alive: the locks on tables keep this process from its tables
         while is_locked(jvm_lock):
             if time.monotonic() > give_up_at:
-                raise BusyError(
-                    f"the Java process of a run that was killed is still there (it holds {jvm_lock}); end it"
-                )
+                raise BusyError(f"the Java process of a killed run is still running (it holds {jvm_lock}); end it")
             interruption.sleep(POLL_SECONDS)
         for lock_file in (jvm_lock, jvm_lock.with_suffix(".python")):
             lock_file.unlink(missing_ok=True)

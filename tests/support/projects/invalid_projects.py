@@ -245,7 +245,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "a column twice",
         "SELECT 1 AS id, 2 AS ID\n",
-        "models/a/b.sql:1: column 'ID' comes twice; rename one of them with AS",
+        "models/a/b.sql:1: column 'ID' is a duplicate; rename one of them with AS",
     ),
     invalid_files(
         "an input in hiding",
@@ -437,7 +437,7 @@ INVALID_PROJECTS = (
     invalid_sink(
         "parameters by place",
         "def push(*rows):\n    return {}\n",
-        ("lib/crm.star:1: push() takes parameters by place; parameters are matched by name: leave out '*' and '/'"),
+        ("lib/crm.star:1: push() has positional parameters; parameters are matched by name: leave out '*' and '/'"),
     ),
     invalid_sink(
         "a name that nobody defines",
@@ -535,7 +535,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "events with a column twice",
         "-- @kind: events\nid STRING,\nID STRING\n",
-        "models/a/b.sql:3: column 'ID' comes twice; rename one of them",
+        "models/a/b.sql:3: column 'ID' is a duplicate; rename one of them",
     ),
     invalid_model(
         "events with a column that all events have",

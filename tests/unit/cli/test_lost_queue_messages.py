@@ -100,7 +100,7 @@ def test_every_page_says_so(shop_with_lost_queue: ShopProject) -> None:
     first = look("/").text
     assert "✕ queue lost" in first
     assert LOST in first
-    assert "1 sync · 1 to look at · of 1 sync the pending rows are unknown" in first
+    assert "1 sync · 1 with a problem · 1 sync with unknown pending rows" in first
     for address in (SYNC, f"{SYNC}/queue", f"{SYNC}/records", f"{SYNC}/reasons?status=waiting"):
         assert f"The pending rows are unknown: {LOST}" in look(address).text
     queue = look(f"{SYNC}/queue").text

@@ -454,7 +454,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
     model.write_text(model.read_text().replace("merge", "tracked").replace("unique_key", "group_key"))
     said = ondatra("replay", "sync.crm")
     assert (1, calls) == (said.exit_code, len(api.calls))
-    assert "1 key in its queue (1 dead letter among them) came in with kind merge" in said.stderr
+    assert "1 key in its queue (1 dead letter among them) were enqueued with kind merge" in said.stderr
     assert "sync.crm has kind tracked now" in said.stderr
     assert "insert" in ondatra("dead", "sync.crm").stdout
 

@@ -118,6 +118,6 @@ def test_a_run_on_a_terminal_tells_of_the_model_that_it_is_at(
     progress.on_failure("raw.contacts", "it failed")
     progress.close()
     shown = screen.getvalue().split(CLEAR_LINE)
-    assert "2 models and 1 sync to look at; Spark starts first, in about 10 s\n" == shown[0]
+    assert "2 models and 1 sync to check; Spark starts first, in about 10 s\n" == shown[0]
     assert "… raw.contacts  12 s, Spark has done 3 of 40 tasks (1 of 3)" in shown
     assert ["✗ raw.contacts  it failed\n", ""] == shown[-2:]

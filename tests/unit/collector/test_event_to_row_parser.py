@@ -35,7 +35,7 @@ def test_names_are_looked_for_without_regard_to_case() -> None:
     """As Spark and the rest of ondatra do; two spellings of one column can't both be right."""
     assert (["/a", None, NOW, None], []) == read({"PAGE": "/a"})
     assert [("Page", "is given twice, as 'page' too")] == read({"page": "/a", "Page": "/b"})[1]
-    assert [("PAGE", "comes twice")] == read({"Page": "/a", "PAGE": "/b"})[1]
+    assert [("PAGE", "is given twice")] == read({"Page": "/a", "PAGE": "/b"})[1]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_what_is_not_a_model_is_left_alone(load_from_files):
         ),
         (
             {"models/a/b.sql": "select 1 as a,\n 2 as A"},
-            "models/a/b.sql:2: column 'A' comes twice; rename one of them with AS",
+            "models/a/b.sql:2: column 'A' is a duplicate; rename one of them with AS",
         ),
         (
             {"models/a/b.sql": "-- @kind: merge\n-- @unique_key: custmer\nselect 1 as customer, 2 as b"},

@@ -92,7 +92,7 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path, use: Callable[[Path], o
     if use is is_locked:  # which asks for a lock that nobody can have
         assert not is_locked(tmp_path / "a.sqlite")
         return
-    with pytest.raises(StateError, match=r"a\.sqlite can't be used: it is a folder; put the folder elsewhere"):
+    with pytest.raises(StateError, match=r"a\.sqlite can't be used: it is a folder; move the folder elsewhere"):
         use(tmp_path / "a.sqlite")
 
 
@@ -109,7 +109,7 @@ def test_a_link_to_nothing_is_not_followed(tmp_path: Path, use: Callable[[Path],
 @pytest.mark.parametrize("use", [write, lock])
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path, use: Callable[[Path], object]) -> None:
     (tmp_path / "state").write_text("")
-    with pytest.raises(StateError, match="state is no folder; put that file elsewhere"):
+    with pytest.raises(StateError, match="state is not a folder; move that file elsewhere"):
         use(tmp_path / "state" / "a.sqlite")
 
 

@@ -63,7 +63,7 @@ def test_runs_past_their_retention_go_with_their_frontiers(harness, tracking_loc
     done = prune(harness)
     assert runs[4:] == harness.tracking.list_runs(SYNC) == harness.tracking.list_snapshot_runs(SYNC)
     assert (4, True) == (done.counts["runs"], done.counts["bytes"] >= size)
-    assert "records of 4 runs older than 14 days are gone" in done.message
+    assert "records of 4 runs older than 14 days were removed" in done.message
     assert 0 == prune(harness).counts["runs"]
 
 

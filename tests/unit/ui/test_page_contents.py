@@ -38,7 +38,7 @@ def test_the_first_page_says_how_each_sync_stands(get_page: PageReader) -> None:
     assert 200 == told.status
     assert SYNC in told.link_addresses
     assert "sync.crm Demo · Contact ! rejects 1" in told.text
-    assert "1 sync · 1 to look at · 1 key to be delivered" in told.text
+    assert "1 sync · 1 with a problem · 1 key to be delivered" in told.text
     assert ["2 of the last 3 runs succeeded"] == [each["aria-label"] for each in told.tag_attributes("svg")]
 
 
@@ -99,7 +99,7 @@ def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api
 def test_a_run_shows_its_counts_and_leads_on(get_page: PageReader, run_ids: list[str]) -> None:
     """Counts of rows; to its records; to Dagster."""
     first = get_page(f"{SYNC}/runs/{run_ids[-1]}")
-    assert "planned what the queue held for this run 3 0 0 3" in first.text
+    assert "planned what was in the queue for this run 3 0 0 3" in first.text
     assert "succeeded delivered 2 0 0 2" in first.text
     assert "rejected rejected, or failed too often 1 0 0 1" in first.text
     assert "invalid rows that aren't in the table because of their key 1 0 0 1" in first.text
@@ -193,7 +193,7 @@ def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> N
     assert run_id
     shop.workspace.tracking.remove_run("sync.crm", run_id)
     told = PageReader(ProjectCache(shop.root))(f"{SYNC}/runs/{run_id}")
-    assert "The records of this run are gone" in told.text
+    assert "The records of this run were removed" in told.text
     assert "Records are kept for 14 days." in told.text
     assert f"{SYNC}/records?run={run_id}" not in told.link_addresses
 
@@ -249,7 +249,7 @@ def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: Demo
     assert (200, True) == (told.status, "✓ ok" in told.text)
     assert "sync.erp Demo · Contact ✕ can't be read" in told.text
     assert f"{queue} is damaged (file is not a database)" in told.text
-    assert "2 syncs · 1 to look at · of 1 sync the pending rows are unknown" in told.text
+    assert "2 syncs · 1 with a problem · 1 sync with unknown pending rows" in told.text
 
 
 @pytest.mark.parametrize("rows", [0, 1234])
@@ -290,7 +290,7 @@ def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: Dem
     run_again(root, api.url)
     look = PageReader(ProjectCache(root))
     page = look(f"{SYNC}/runs/{run_id}")
-    assert "planned what the queue held for this run 2 0 0 2 attempted" in page.text
+    assert "planned what was in the queue for this run 2 0 0 2 attempted" in page.text
     assert "failed 2 0 0 2 succeeded delivered 2 0 0 2 rejected" in page.text
     assert "the API was down, or the run was ended 0 0 0 0 invalid" in page.text
     told = look(SYNC)

@@ -30,7 +30,7 @@ def test_jobs_that_nobody_asks_about_are_refused(tmp_path: Path) -> None:
         ("def poll(job): pass", "lib/crm.star:3: poll() has a parameter 'job' that nothing fills"),
         ("def poll(succeeded): pass", "lib/crm.star:3: poll() has a parameter 'succeeded' that nothing fills"),
         ("def finalize(rows): pass", "lib/crm.star:3: finalize() has a parameter 'rows' that nothing fills"),
-        ("def finalize(*all): pass", "lib/crm.star:3: finalize() takes parameters by place"),
+        ("def finalize(*all): pass", "lib/crm.star:3: finalize() has positional parameters"),
     ],
 )
 def test_what_nothing_fills_is_refused(tmp_path: Path, function: str, problem: str) -> None:

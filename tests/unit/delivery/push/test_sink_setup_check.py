@@ -130,7 +130,7 @@ def test_only_kinds_with_a_whole_content_go_out_whole(kind: str) -> None:
     problems = [str(problem) for problem in check_sink_line(a_config(batch_size=0), a_model(kind=kind))]
 
     refused = (
-        'models/sync/crm.sql:4: crm takes whole contents ("batch_size": 0), which only table and partition'
+        'models/sync/crm.sql:4: crm takes whole tables or partitions ("batch_size": 0), which only table and partition'
         " have; give lib/crm.star a batch_size, or the model another kind"
     )
     assert ([] if kind in {"table", "partition"} else [refused]) == problems

@@ -130,7 +130,7 @@ def test_a_pipe_that_cannot_be_read_says_so(step):
 
 def test_a_comment_that_spark_reads_on_is_a_problem():
     """What stands below it would be missing from the query, and nobody would see why."""
-    what = "a comment ends in \\, and for Spark it goes on in the next line"
+    what = "a comment ends in \\, and Spark continues it on the next line"
     assert (2, what, "end it with another character") == refusal("select 1 as a\n-- note \\\n, 2 as b")
     assert 2 == len(parse_query("select 1 as a -- a \\ b\n, '-- \\\n' as b").tree.expressions)
 

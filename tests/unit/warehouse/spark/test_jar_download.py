@@ -187,7 +187,7 @@ def test_a_redirect_from_https_to_http_is_refused(to: str) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, repository: MavenRepository) -> None:
     (tmp_path / "jars").write_text("a file")
     with pytest.raises(
-        SparkSetupError, match=r"jars and could not be fetched: .*jars is no folder; put that file elsewhere"
+        SparkSetupError, match=r"jars and could not be fetched: .*jars is not a folder; move that file elsewhere"
     ):
         fetch_jar_set(tmp_path / "jars", JARS, repository.url, NULL_LISTENER)
 

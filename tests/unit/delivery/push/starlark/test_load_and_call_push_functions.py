@@ -503,7 +503,7 @@ def push(rows):
             {"crm": "def push(rowz):\n    pass"},
             "lib/crm.star:1: push() has a parameter 'rowz' that nothing fills; did you mean 'rows'?",
         ),
-        ({"crm": "def push(*rows):\n    pass"}, "lib/crm.star:1: push() takes parameters by place"),
+        ({"crm": "def push(*rows):\n    pass"}, "lib/crm.star:1: push() has positional parameters"),
         ({"crm": "API = {'retri': 1}\ndef push(rows):\n    pass"}, "lib/crm.star:1: 'retri' is not a key"),
         (
             {"crm": "\nload('nix.star', 'f')\ndef push(rows):\n    pass"},
