@@ -3,7 +3,7 @@
 #
 #   sh setup.sh         what running needs: .venv with the pinned packages, Java, Delta's jars, .env
 #   sh setup.sh test    and what the tests need: the development packages, Chromium, PostgreSQL
-#   sh setup.sh pin     write requirements*.txt anew from pyproject.toml
+#   sh setup.sh pin     write requirements*.txt from pyproject.toml
 #
 # `make` calls it before every target. It leaves a stamp in .venv, so that the next call returns at once.
 # Where packages and jars come from is for pip's and Maven's own settings to say.

@@ -1,5 +1,5 @@
 -- @kind: events
--- @description: What visitors of the shop look at; the pages send it in.
+-- @description: Page views of the shop's visitors, sent by the pages.
 
 page STRING NOT NULL,
 customer_id STRING,

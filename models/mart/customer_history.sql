@@ -1,6 +1,6 @@
 -- @kind: scd2
 -- @unique_key: customer_id
--- @description: How each customer was, and when: an invoice of last year shows last year's address.
+-- @description: The history of each customer: an invoice of last year shows last year's address.
 
 SELECT customer_id, name, email, country
 FROM staging.customers

@@ -1,5 +1,5 @@
 -- @kind: table
--- @description: Customers with what they have ordered and spent; cancelled orders don't count.
+-- @description: Customers with their orders and total spending, without cancelled orders.
 
 WITH totals AS (
     SELECT

@@ -1,6 +1,6 @@
 -- @kind: partition
 -- @partitioned_by: ordered_on
--- @description: What was sold each day, by product: only the days that differ are written anew.
+-- @description: Sales per day and product. Only days that changed are written.
 
 SELECT
     ordered_on,

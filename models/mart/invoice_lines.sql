@@ -1,5 +1,5 @@
 -- @kind: table
--- @description: Invoices, one row a line: an order is invoiced when it ships.
+-- @description: Invoices, one row per line. An order is invoiced when it is shipped.
 
 SELECT
     'INV-' || order_id AS invoice_id,

@@ -1,4 +1,4 @@
 -- @kind: table
--- @description: data/customers.csv as it comes, every value as text.
+-- @description: data/customers.csv unchanged, every value as a string.
 
 SELECT * FROM csv.`data/customers.csv` WITH ('header' = 'true')

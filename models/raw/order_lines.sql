@@ -1,4 +1,4 @@
 -- @kind: table
--- @description: data/order_lines.csv as it comes, every value as text.
+-- @description: data/order_lines.csv unchanged, every value as a string.
 
 SELECT * FROM csv.`data/order_lines.csv` WITH ('header' = 'true')

@@ -1,4 +1,4 @@
 -- @kind: table
--- @description: data/orders.csv as it comes, every value as text.
+-- @description: data/orders.csv unchanged, every value as a string.
 
 SELECT * FROM csv.`data/orders.csv` WITH ('header' = 'true')

@@ -1,5 +1,5 @@
 -- @kind: table
--- @description: Customers with types, and names and addresses put in one form.
+-- @description: Customers with typed columns, and names and addresses in one form.
 
 SELECT
     customer_id,

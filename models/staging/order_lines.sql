@@ -1,6 +1,6 @@
 -- @kind: table
 -- @constraint: quantity > 0
--- @description: What was ordered, one row a line, with its order, its product and its amount.
+-- @description: Order lines with their order, product and amount.
 
 SELECT
     orders.order_id,

@@ -2,9 +2,9 @@
 -- @unique_key: customer_id
 -- @sink: crm_push
 -- @description: Each customer as a contact in the CRM.
--- @column: orders = how many, without the cancelled ones
--- @column: spent = on all of them
--- @column: last_ordered_on = null for who never ordered
+-- @column: orders = the number of orders, without cancelled ones
+-- @column: spent = the total amount of these orders
+-- @column: last_ordered_on = null for customers without orders
 
 SELECT
     customer_id,

@@ -289,7 +289,7 @@ class RecordStore:
         raised_errors = (FileNotFoundError, *_DAMAGE_ERRORS)
         with (
             contextlib.suppress(*raised_errors),
-            self._open_reader(name, "delete it: it is written anew", raised_errors) as file,
+            self._open_reader(name, "delete it: it is written again", raised_errors) as file,
         ):
             return read_fact_table(file, table)
         return {}

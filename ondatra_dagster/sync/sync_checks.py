@@ -198,7 +198,8 @@ def _is_resolved(run: RunSummary) -> bool:
 def _describe_dead_units(run: RunSummary) -> str | None:
     if not run.dead_units or (run.is_past and not (run.queue and run.queue.dead_units)):
         return None
-    return f"{format_count(run.dead_units, run.unit_noun)} given up after too many tries: see `ondatra dead {run.sync_id}`"
+    units_text = format_count(run.dead_units, run.unit_noun)
+    return f"{units_text} given up after too many attempts: see `ondatra dead {run.sync_id}`"
 
 
 # the problems that a run finds only when it sends something

@@ -166,7 +166,7 @@ class LoopbackApi:
             app, http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="pretend-api")
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="fake-api")
 
     def start(self) -> None:
         self._thread.start()  # the socket already listens: early callers wait in its backlog

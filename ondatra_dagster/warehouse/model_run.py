@@ -225,9 +225,7 @@ def _check_key(model: Model, schema: StructType) -> None:
     for name in model.key_columns:
         if name.casefold() not in fields_by_name:
             column_list = ", ".join(field.name for field in schema.fields)
-            raise WarehouseError(
-                f"the key {name!r} isn't a column of the query, which has {column_list}; add it to the SELECT"
-            )
+            raise WarehouseError(f"the key {name!r} isn't a column of the query: {column_list}; add it to the SELECT")
         if isinstance(fields_by_name[name.casefold()].dataType, MapType):
             raise WarehouseError(f"the key {name!r} is a map, which can't be one; choose another column")
 

@@ -30,7 +30,7 @@ RATES_SCHEMA = SqliteSchema(
         (
             "first",
             """
-            -- numbered in the order of their turns. arrived_by: when the server has it at the latest
+            -- numbered in the order of their turns. arrived_by: the latest time at which the server has it
             create table send (
                 base_url text not null,
                 number integer not null,
@@ -53,7 +53,7 @@ select max(arrived_by) from (
         select taken_at from send where base_url = :base_url and number = :number
     ) - :on_its_way
     union all
-    -- written as its index is
+    -- written like the condition of its index
     select arrived_by from send
     where base_url = :base_url and number <= :number and arrived_by > taken_at + 1.0
 ) where exists (select 1 from send where base_url = :base_url and number = :number)

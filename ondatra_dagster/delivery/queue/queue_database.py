@@ -35,15 +35,15 @@ SCHEMA = SqliteSchema(
             "first",
             """
             create table meta (name text primary key, value) without rowid;
-            -- the newest has the highest number: columns that come back are numbered anew
+            -- the newest has the highest number, even if an older one has the same columns
             create table layout (id integer primary key, columns text not null);
             -- acknowledged, maybe_sent and desired are sets of rows, see delivery/acknowledged_to_desired_diff.py
             -- a version above the watermark is not visible yet
             create table unit (
                 id integer primary key,
                 key text not null unique,
-                belongs_to text not null,  -- of a row by its rowid: the key's value, the partition's
-                is_context integer not null default 0,  -- a delete beside inserts that take the row's place
+                belongs_to text not null,  -- for a unit by rowid: the value of its key or partition
+                is_context integer not null default 0,  -- a delete that is sent with the inserts that replace the row
                 version integer not null,
                 acknowledged text not null,
                 maybe_sent text,
@@ -60,14 +60,14 @@ SCHEMA = SqliteSchema(
                 set_at real,  -- the moment at which due_at was set
                 message text,
                 died_at real,
-                refused_at integer,  -- the try at which a dead one was refused, null when it ran out of tries
+                refused_at integer,  -- the attempt at which a dead unit was rejected; null after too many attempts
                 digest integer not null  -- see damage_checksums.py
             );
             create index unit_next on unit (state, phase, outages, id);
             -- the newest desired rows of keys that already have a unit, until their version becomes visible
             create table staged (key text primary key, version integer not null, desired text not null,
                 digest integer not null);
-            -- what was handed to push, just as it was: a crash sends exactly this again
+            -- the exact input of push: after a crash exactly this is sent again
             create table batch (
                 id integer primary key,
                 number integer not null,
@@ -77,7 +77,7 @@ SCHEMA = SqliteSchema(
                 begun integer not null default 0,
                 crashes integer not null default 0,
                 answered integer not null default 0,
-                -- what an asynchronous API made of it, as JSON, with times in seconds since 1970
+                -- the job of an asynchronous API, as JSON, with times in seconds since 1970
                 units integer not null,
                 job text,
                 submitted_at real,
@@ -99,7 +99,7 @@ SCHEMA = SqliteSchema(
                 digest integer not null
             );
             create table run (run_id text primary key, about text not null, files text not null default '{}');
-            -- how many units of a run that goes on were planned, succeeded, rejected, failed
+            -- how many units of an active run were planned, succeeded, rejected, failed
             create table run_count (
                 run_id text,
                 cell text,
@@ -123,7 +123,7 @@ SCHEMA = SqliteSchema(
 # sync/record_publisher.py
 INVALID_RECORDED_IN_RUNS = "invalid_recorded_in"
 KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
-PENDING_FINALIZE = "owed_to_finalize"  # the name of the sums for its next call, see delivery/finalize_call.py
+PENDING_FINALIZE = "pending_finalize"  # the name of the sums for its next call, see delivery/finalize_call.py
 FORGOTTEN_FLAG = "forgotten"  # in the meta of a forgotten queue, which has no other value
 
 
@@ -135,7 +135,7 @@ UNIT_IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version'
 ROWS_ON_API = "iif(acknowledged = '' and desired = '', coalesce(maybe_sent, ''), acknowledged)"
 
 
-# how many rows a row set has: it is a text with one line for each
+# how many rows a row set has: it is a string with one line per row
 ROW_COUNT = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
 
 

@@ -1,4 +1,4 @@
-"""A pretend CRM and ERP on this machine, for the example project and for users' tests.
+"""A demo CRM and ERP on this machine, for the example project and for users' tests.
 
     with running_demo_api() as api:
         api.fail(status=500, times=2, path="/crm/*")

@@ -30,7 +30,7 @@ SHOWN_CALLS = 12
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def main(context: click.Context, *, port: int, state: Path | None, command: tuple[str, ...]) -> None:
-    """Serve a pretend CRM and ERP on this machine while COMMAND runs, or until Ctrl-C."""
+    """Serve a demo CRM and ERP on this machine while COMMAND runs, or until Ctrl-C."""
     try:
         with running_demo_api(port=port, state=state) as api:
             context.exit(run_command_with_api(api, command) if command else serve_until_signal(api))

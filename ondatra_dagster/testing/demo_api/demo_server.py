@@ -33,7 +33,7 @@ from ondatra_dagster.testing.fake_api_server import (
     refusal,
 )
 
-DEMO_KEY = "shop-demo-key-0001"  # opens only this pretend API
+DEMO_KEY = "shop-demo-key-0001"  # opens only this demo API
 
 
 class DemoApi(LoopbackApi):
@@ -179,7 +179,7 @@ def _row(values: Iterable[Json]) -> str:
 def _call_row(call: RecordedCall) -> str:
     css_class = "ok" if 200 <= call.status < 400 else "bad"
     status = "no answer" if call.status == 0 else str(call.status)
-    note = "repeated: not done twice" if call.is_repeat else call.message
+    note = "repeated: not executed again" if call.is_repeat else call.message
     return (
         f"<tr><td>{call.at:%H:%M:%S}</td><td><b>{_escape_value(call.method)}</b> {_escape_value(call.path)}</td>"
         f'<td class="{css_class}">{status}</td><td>{_escape_value(note)}</td></tr>'

@@ -71,7 +71,7 @@ def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
             return field.dataType
     column_list = ", ".join(field.name for field in schema.fields)
     raise WarehouseError(
-        f"@incremental {incremental.column!r} isn't a column of the query, which has {column_list}; add it to the SELECT"
+        f"@incremental {incremental.column!r} isn't a column of the query: {column_list}; add it to the SELECT"
     )
 
 

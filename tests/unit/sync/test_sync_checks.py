@@ -76,7 +76,7 @@ def test_rows_that_were_given_up_fail_the_run(harness):
     for _ in range(3):
         told = verdict(harness, harness.run(), "undelivered")
         harness.now += HOUR
-    assert (Severity.ERROR, "1 row given up after too many tries: see `ondatra dead sync.contacts`") == (
+    assert (Severity.ERROR, "1 row given up after too many attempts: see `ondatra dead sync.contacts`") == (
         told.severity,
         told.description,
     )
