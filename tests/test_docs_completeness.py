@@ -63,9 +63,8 @@ def test_a_synonym_is_described_at_its_header(synonym, word):
     assert f"`@{synonym}` is the same" in row
 
 
-@pytest.mark.parametrize("name", ["docs/models.md", "README.md"])
-def test_every_kind_is_described_and_in_the_readme(name):
-    assert list(KINDS) == listed(name, "kind")
+def test_every_kind_is_described():
+    assert list(KINDS) == listed("docs/models.md", "kind")
 
 
 def test_every_setting_is_described():
@@ -160,9 +159,11 @@ def test_a_word_stands_once_in_the_glossary():
     assert [] == [word for word, times in Counter(words).items() if times > 1]
 
 
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
-def test_every_page_is_reached_from_the_readme(file):
-    assert f"(docs/{file.name})" in page("README.md")
+@pytest.mark.parametrize("file", sorted(ROOT.glob("docs/**/*.md")), ids=lambda file: file.name)
+def test_every_page_is_reached_from_the_first_page_and_the_navigation(file):
+    link = file.relative_to(ROOT / "docs").as_posix()
+    assert f"({link})" in page("docs/index.md") or file.name in ("index.md", "find-test.md")
+    assert f'"{link}"' in page("zensical.toml")
 
 
 def test_the_pages_name_only_tests_that_are_there():
@@ -180,8 +181,9 @@ def test_no_link_of_the_package_page_is_dead():
     assert [] == [target for pair in targets for target in pair if target and "://" not in target]
 
 
-def test_both_first_pages_install_it_with_the_same_commands():
-    """The test of a fresh environment runs the README's commands."""
-    blocks = [re.search(r"## Install.*?```sh\n(.*?)```", page(name), re.DOTALL) for name in ("README.md", "PYPI.md")]
-    assert all(blocks)
-    assert blocks[0][1] == blocks[1][1]
+def test_both_install_pages_have_the_same_commands():
+    """The test of a fresh environment runs those of PYPI.md."""
+    commands = re.search(r"## Install.*?```sh\n(.*?)```", page("PYPI.md"), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", page("docs/install.md"), re.DOTALL)
+    assert commands
+    assert commands[1] == blocks[0] + blocks[2]

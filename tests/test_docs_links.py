@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "README.md"])
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -17,7 +17,9 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def links(page: Path) -> Iterator[str]:
-    return (link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link)
+    """Yield the links and pictures of a page that lead to files."""
+    targets = (target or picture for target, picture in LINK.findall(page.read_text(encoding="utf-8")))
+    return (target for target in targets if "://" not in target)
 
 
 def is_target(page: Path, link: str) -> bool:

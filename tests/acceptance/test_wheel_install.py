@@ -24,7 +24,7 @@ DAGSTER_COMMANDS = (
     if any(each.startswith("dagster-dg-cli") for each in REQUIRED)
     else ("dagster definitions validate",)
 )
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST_PAGE = (ROOT / "PYPI.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def jars() -> Iterator[MavenRepository]:
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[WheelEnvironment]:
-    """The first three of the README's commands, without an index."""
+    """The first three commands of the package's page, without an index."""
     with tempfile.TemporaryDirectory(prefix="ondatra-wheel-") as name:  # a gigabyte of links, so not in memory
         folder = Path(name)
         before = repository_status()
@@ -64,7 +64,7 @@ def repository_status() -> str:
 
 
 def commands_of_the_readme() -> list[str]:
-    block = re.search(r"## Install.*?```sh\n(.*?)```", README, re.DOTALL)
+    block = re.search(r"## Install.*?```sh\n(.*?)```", FIRST_PAGE, re.DOTALL)
     assert block
     return block[1].splitlines()
 

@@ -1,6 +1,6 @@
 """The command `ondatra docs`, which shows the documentation. Its pages come with the package."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -38,9 +38,15 @@ def command(page: str | None, as_json: bool) -> int:  # noqa: FBT001 - click cal
 
 def documentation_pages() -> dict[str, Traversable]:
     """Return the pages by name. In the repository they are links to the files of docs/."""
-    folder = resources.files("ondatra_dagster") / "docs"
-    files = sorted(folder.iterdir(), key=lambda file: file.name)
-    return {file.name.removesuffix(SUFFIX): file for file in files if file.name.endswith(SUFFIX)}
+    return dict(sorted(_pages_of(resources.files("ondatra_dagster") / "docs")))
+
+
+def _pages_of(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _pages_of(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(SUFFIX):
+            yield prefix + entry.name.removesuffix(SUFFIX), entry
 
 
 def _print_page_list(pages: Mapping[str, Traversable], *, as_json: bool) -> None:

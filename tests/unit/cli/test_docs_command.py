@@ -9,7 +9,8 @@ from support.processes.cli_terminal import CommandLine
 from ondatra_dagster.count_time_and_size_format import docs_command
 
 ROOT = Path(__file__).parents[3]
-PAGES = {path.stem: path for path in ROOT.glob("docs/*.md")}
+DOCS = ROOT / "docs"
+PAGES = {str(path.relative_to(DOCS).with_suffix("")): path for path in DOCS.rglob("*.md")}
 NAMED = re.compile(r"docs_command\(['\"]([^'\"]+)['\"]\)")
 
 
@@ -22,8 +23,9 @@ def sources() -> dict[Path, str]:
 
 def test_every_page_comes_with_the_package() -> None:
     """As a link: the wheel has what is in the package's folder, and nothing besides."""
-    packed = {path.stem: path.resolve() for path in ROOT.glob("ondatra_dagster/docs/*.md")}
-    assert PAGES == packed
+    packaged = ROOT / "ondatra_dagster" / "docs"
+    links = {str(path.relative_to(packaged).with_suffix("")): path.resolve() for path in packaged.rglob("*.md")}
+    assert PAGES == links
 
 
 def test_the_pages_are_listed(ondatra: CommandLine) -> None:
@@ -32,7 +34,7 @@ def test_the_pages_are_listed(ondatra: CommandLine) -> None:
     assert {"page": "models", "title": "Models"} in ondatra("docs", "--json").json_lines
 
 
-@pytest.mark.parametrize("name", ["push-functions", "docs/push-functions.md"])
+@pytest.mark.parametrize("name", ["push-functions", "docs/push-functions.md", "push-functions.md"])
 def test_a_page_is_shown_whole(ondatra: CommandLine, name: str) -> None:
     text = PAGES["push-functions"].read_text(encoding="utf-8")
     assert (0, text) == (ondatra("docs", name).exit_code, ondatra("docs", name).stdout)
