@@ -28,6 +28,7 @@ OWN_JVM_TESTS = (
     "tests/faults/test_interrupted_",
     "tests/acceptance/test_wheel",
     "tests/faults/test_killed_",
+    "tests/soak/test_pictures",
     "tests/soak/test_simulated_day",
     "tests/soak/test_killed_event_",
     "tests/soak/test_remote_",
