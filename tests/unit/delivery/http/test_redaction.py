@@ -42,7 +42,7 @@ def test_a_secret_is_masked_in_every_form(form: str) -> None:
 @pytest.mark.parametrize("user", ["", "a", "ab", "abc", "marta"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_a_password_is_masked_in_basic_credentials(user: str, encode: Callable[[bytes], bytes]) -> None:
-    """They are the base64 of `user:password`, and the password may begin at any bit."""
+    """They are the base64 of `user:password`, and the password may begin at any position."""
     password = "hunter22?>~"
     text = Redactor([password]).redact(encode(f"{user}:{password}:more".encode()).decode())
 

@@ -93,7 +93,7 @@ def test_a_beginning_that_is_public_is_not_masked(secret: str, text: str) -> Non
         ('{"key": "12345678"}', '{"key": "1'),
     ],
 )
-def test_a_beginning_that_is_longer_than_its_public_text_is_masked(secret: str, beginning: str) -> None:
+def test_a_beginning_with_more_than_its_public_text_is_masked(secret: str, beginning: str) -> None:
     assert Redactor([secret]).redact(f"error: {beginning}") == "error: ***"
 
 

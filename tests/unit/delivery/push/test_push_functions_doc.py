@@ -50,14 +50,7 @@ def written_defaults() -> dict[str, str]:
 def test_the_defaults_on_the_page_are_those_of_the_parser() -> None:
     """Users plan with these numbers: how often, how long, how many."""
     written = written_defaults()
-    own = {
-        "base_url",
-        "auth",
-        "rate_limit",
-        "destination",
-        "object",
-        "push",
-    }  # their default is nothing, or the file's name
+    own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # no default, or the file's name
     assert {*API_READERS, *PUSH_READERS} - own == set(written)
     others, for_push = (
         ", ".join(f'"{key}": {written[key]}' for key in keys if key in written) for keys in (API_READERS, PUSH_READERS)

@@ -34,7 +34,7 @@ def test_an_asynchronous_sink_without_poll_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_parameter_without_a_value_is_refused(tmp_path: Path, function: str, problem: str) -> None:
-    """Otherwise the first job would fail only at its end, in the night."""
+    """Otherwise it would fail only at the end of the first job, at night."""
     (found,) = problems_of(tmp_path, f'API = {{"push": {{}}}}\n{PUSH}{function}\n')
     assert problem == found.partition(";")[0]
 

@@ -91,7 +91,7 @@ def test_replaced_rows_are_deleted_before_new_ones_are_inserted(path):
 
 
 def test_a_second_enqueue_of_the_same_versions_changes_nothing(groups):
-    """This happens after a crash behind the commit."""
+    """This happens when the process crashes right after the commit."""
     enqueue_segment(groups, a_segment(a_change("a", 1)), now=1.0)
     before = groups.store.fetch_rows("select * from unit")
     assert 0 == enqueue_segment(groups, a_segment(a_change("a", 1)), now=2.0)
@@ -106,7 +106,7 @@ def test_a_row_that_was_inserted_and_deleted_before_a_push_is_not_sent(groups):
     assert [] == sizes(groups, 10)
 
 
-def test_the_rows_of_an_interrupted_enqueue_are_not_visible_and_then_replaced(groups):
+def test_the_rows_of_an_interrupted_enqueue_stay_hidden_until_replaced(groups):
     """Rows are stored before their version becomes visible. A crash in between must not show half a version."""
 
     class CutError(Exception):

@@ -119,7 +119,7 @@ def test_rows_that_are_held_back_start_no_run(table):
     assert (1, 0, True) == (free.pending_units, free.held_back_units, free.can_deliver)
 
 
-def test_a_rejected_delete_does_not_block_inserts_and_is_retried_later(table):
+def test_a_rejected_delete_blocks_no_inserts_and_is_sent_again_later(table):
     """One row that can't be deleted must not block its table forever. The next version sends its delete again."""
     take_in(table, a_row(1), a_row(2))
     go(table)
