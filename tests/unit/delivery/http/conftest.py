@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import 
 
 @pytest.fixture
 def push_response(loopback_api: Any, write_library: Callable[..., Path]) -> Iterator[Callable[..., Any]]:
-    """Return a function that answers a call with these bytes and returns what push() gets."""
+    """Yield a function that answers a call with these bytes and returns what push() gets."""
     library = load_library(write_library(crm=RESPONSE_PUSH % loopback_api.url))
     with ApiClient(library.config, secrets={}.get) as api:
 

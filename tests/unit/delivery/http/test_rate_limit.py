@@ -40,7 +40,7 @@ def a_limit(
 
 
 def sent(limit: RateLimit, clock: RateLimitClock, *, on_its_way: float = 0.0) -> float:
-    """Take a turn and return when the server has the request."""
+    """Take a turn and return the time when the server has the request."""
     with limit.wait_for_turn():
         clock.sleep(on_its_way)
         return clock.now

@@ -17,7 +17,7 @@ from ondatra_dagster.storage.sqlite_database import open_database
 
 
 def test_a_file_without_tables_has_no_status(tmp_path: Path) -> None:
-    """After a kill between creating the file and its tables, the file stays empty. Each `ondatra plan` reads it."""
+    """After a kill between creating the file and its tables, the file stays empty. Each plan of a run reads it."""
     path = tmp_path / "crm.sqlite"
     path.touch()
     assert read_status_of_file(path, now=1.0) is None
