@@ -1,4 +1,4 @@
-"""A project with one model of kind events."""
+"""A project with one model of kind `events`."""
 
 from pathlib import Path
 

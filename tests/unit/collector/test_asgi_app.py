@@ -1,4 +1,4 @@
-"""Every answer of the collector, over a real server on a loopback port, and what is durable by then."""
+"""The answers of the collector, over a real server on a loopback port, and which events are durable by then."""
 
 import http.client
 import socket
@@ -16,24 +16,24 @@ GOOD = {"page": "/a"}
 
 
 def kept(project: EventProject, model: str = "events.views") -> list[Any]:
-    """What another process sees in the file now: each request's events."""
+    """Return the events of each request that another process sees in the file now."""
     page = read_page_after(event_store_path(project.settings), model, 0, most=1000)
     return [orjson.loads(intake.body) for intake in page]
 
 
-# --- what is taken
+# --- accepted events
 
 
 def test_an_event_is_durable_when_it_is_acknowledged(project: EventProject) -> None:
-    """Another process sees it at once: it is in the file, not in somebody's memory."""
+    """Another process sees it immediately, because it is in the file and not only in memory."""
     with project.running_collector() as serving:
         said = serving.client.post({"page": "/a", "seconds": 3})
         assert (202, {"accepted": 1}) == said[:2]
         assert [{"page": "/a", "seconds": 3}] == kept(project)
 
 
-def test_a_batch_is_taken_whole_or_not_at_all(project: EventProject) -> None:
-    """Who gets an answer knows what to send again: all of it, or nothing."""
+def test_a_batch_is_accepted_as_a_whole_or_not_at_all(project: EventProject) -> None:
+    """A sender with an answer knows what to send again: the whole batch, or nothing."""
     with project.running_collector() as serving:
         assert (202, {"accepted": 2}) == serving.client.post([GOOD, {"page": "/b"}], f"{EVENTS_PATH}/batch")[:2]
         assert (202, {"accepted": 0}) == serving.client.post([], f"{EVENTS_PATH}/batch")[:2]
@@ -47,17 +47,17 @@ def test_a_batch_is_taken_whole_or_not_at_all(project: EventProject) -> None:
         assert [[GOOD, {"page": "/b"}]] == kept(project)
 
 
-def test_a_path_is_found_however_it_is_spelled(project: EventProject) -> None:
-    """Models are named without regard to case."""
+def test_a_path_is_found_in_upper_and_lower_case(project: EventProject) -> None:
+    """Names of models aren't case-sensitive."""
     with project.running_collector() as serving:
         assert 202 == serving.client.post(GOOD, "/Collect/EVENTS/Views").status
 
 
-def test_a_request_that_is_repeated_under_its_key_is_kept_once(project: EventProject) -> None:
-    """Who got no answer sends it again, and doesn't know whether it was taken."""
+def test_a_request_that_is_repeated_with_its_key_is_stored_once(project: EventProject) -> None:
+    """A sender without an answer repeats its request, and doesn't know whether the first one was accepted."""
     with project.running_collector() as serving:
         assert (202, {"accepted": 1}) == serving.client.post(GOOD, idempotency_key="k1")[:2]
-    with project.running_collector() as serving:  # also when the collector was started anew
+    with project.running_collector() as serving:  # also after a restart of the collector
         assert (202, {"accepted": 1}) == serving.client.post(GOOD, idempotency_key="k1")[:2]
         assert 409 == serving.client.post({"page": "/b"}, idempotency_key="k1").status
         assert 202 == serving.client.post({"page": "/b"}, idempotency_key="k2").status
@@ -65,7 +65,7 @@ def test_a_request_that_is_repeated_under_its_key_is_kept_once(project: EventPro
     assert [GOOD, {"page": "/b"}] == kept(project)
 
 
-# --- what isn't
+# --- refused events
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,24 @@ def test_a_request_that_is_repeated_under_its_key_is_kept_once(project: EventPro
         (b"\xef\xbb\xbf{}", "the body isn't JSON"),
     ],
 )
-def test_what_is_no_event_is_refused_with_a_sentence(project: EventProject, body: bytes, says: str) -> None:
-    """Whatever comes in: never a 500, and nothing of it is kept."""
+def test_an_invalid_body_is_refused_with_a_clear_error(project: EventProject, body: bytes, says: str) -> None:
+    """No body causes a 500, and none of its content is stored."""
     with project.running_collector() as serving:
         said = serving.client("POST", EVENTS_PATH, body, JSON_HEADERS)
         assert 400 == said.status
         assert any(part in said.body["error"] for part in says.split("|"))
-        assert 202 == serving.client.post(GOOD).status  # the connection and the collector are as good as before
+        assert 202 == serving.client.post(GOOD).status  # the connection and the collector still work
     assert [GOOD] == kept(project)
 
 
-def test_a_batch_that_is_none_is_refused(project: EventProject) -> None:
-    """An object sent to /batch is a mistake of the sender's, not a batch of one."""
+def test_an_object_instead_of_a_batch_is_refused(project: EventProject) -> None:
+    """An object sent to /batch is a mistake of the sender, and not a batch of one."""
     with project.running_collector() as serving:
         said = serving.client.post(GOOD, f"{EVENTS_PATH}/batch")
         assert (400, "a batch is an array of events: [{…}, …]") == (said.status, said.body["error"])
 
 
-def test_many_problems_are_told_as_far_as_there_is_room(project: EventProject) -> None:
+def test_the_number_of_problems_in_an_answer_is_limited(project: EventProject) -> None:
     """The answer stays smaller than the request."""
     with project.running_collector() as serving:
         said = serving.client.post([{}] * 3000, f"{EVENTS_PATH}/batch")
@@ -123,8 +123,8 @@ def test_many_problems_are_told_as_far_as_there_is_room(project: EventProject) -
         ("/collect/%2e%2e/%00", "there is no model"),
     ],
 )
-def test_an_unknown_model_is_told_with_the_nearest(tmp_path: Path, path: str, says: str) -> None:
-    """A typo in a sender's address should cost a minute, not a day's events."""
+def test_an_unknown_model_is_refused_with_the_nearest_name(tmp_path: Path, path: str, says: str) -> None:
+    """A typo in a sender's URL must cost a minute, and not a day's events."""
     models = {"events/views": VIEWS_MODEL, "mart/orders": "SELECT 1 AS id"}
     with EventProject.create(tmp_path, models=models).running_collector() as serving:
         said = serving.client.post(GOOD, path)
@@ -151,8 +151,8 @@ def test_another_method_is_refused(project: EventProject, method: str, path: str
         {**JSON_HEADERS, "content-encoding": "gzip"},
     ],
 )
-def test_only_json_is_taken(project: EventProject, headers: dict[str, str]) -> None:
-    """Any web page can make a browser send a form or a text here without asking; JSON it has to ask for."""
+def test_only_json_is_accepted(project: EventProject, headers: dict[str, str]) -> None:
+    """Any web page can make a browser send a form or a text without permission. For JSON the browser asks first."""
     with project.running_collector() as serving:
         assert 415 == serving.client("POST", EVENTS_PATH, b'{"page": "/a"}', headers).status
         assert (
@@ -163,8 +163,8 @@ def test_only_json_is_taken(project: EventProject, headers: dict[str, str]) -> N
         )
 
 
-def test_without_the_token_nothing_is_taken_or_told(project: EventProject) -> None:
-    """Where one is set. How the collector is may be asked by anybody: that names no model."""
+def test_without_the_token_only_health_answers(project: EventProject) -> None:
+    """This holds for projects with a token. The health needs none, because it names no model."""
     (project.root / ".env").write_text(TOKEN)
     with project.running_collector() as serving:
         send = serving.client
@@ -182,8 +182,8 @@ def test_without_the_token_nothing_is_taken_or_told(project: EventProject) -> No
 # --- limits
 
 
-def test_a_body_that_is_too_large_is_refused_however_it_comes(tmp_path: Path) -> None:
-    """With its length or without: nobody may fill the memory."""
+def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(tmp_path: Path) -> None:
+    """No sender may fill the memory."""
     project = EventProject.create(tmp_path, settings="events.max_bytes = 1000")
     with project.running_collector() as serving:
         large = orjson.dumps({"page": "x" * 2000})
@@ -206,16 +206,16 @@ def refused_for(project: EventProject, serving: RunningCollector, reason: str) -
     assert f'ondatra_events_refused_total{{reason="{reason}"}} 1' in serving.client("GET", "/metrics").body
 
 
-def test_more_than_the_rate_is_told_to_come_later(tmp_path: Path) -> None:
-    """A batch may take more than a second's worth; then nothing is taken until that is made up for."""
+def test_events_above_the_rate_are_refused_with_retry_after(tmp_path: Path) -> None:
+    """A batch may have more events than one second allows. Then new events are refused until that time has passed."""
     project = EventProject.create(tmp_path, settings="events.per_second = 10")
     with project.running_collector() as serving:
         assert 202 == serving.client.post([GOOD] * 50_000, f"{EVENTS_PATH}/batch").status
         refused_for(project, serving, "rate")
 
 
-def test_too_many_that_wait_are_told_to_come_later(tmp_path: Path) -> None:
-    """When no run takes them, somebody has to notice before the disk does; and a restart doesn't forget."""
+def test_events_are_refused_while_too_many_events_wait(tmp_path: Path) -> None:
+    """If no run writes them, the operator must notice before the disk is full. A restart keeps the count."""
     project = EventProject.create(tmp_path, settings="events.max_waiting = 2")
     with project.running_collector() as serving:
         assert 202 == serving.client.post([GOOD, GOOD], f"{EVENTS_PATH}/batch").status
@@ -227,8 +227,8 @@ def test_too_many_that_wait_are_told_to_come_later(tmp_path: Path) -> None:
         )
 
 
-def test_a_disk_that_is_nearly_full_is_left_to_others(tmp_path: Path) -> None:
-    """Events must not be what takes the last bytes of the machine."""
+def test_events_are_refused_when_the_disk_is_nearly_full(tmp_path: Path) -> None:
+    """Events must not use the machine's last bytes."""
     project = EventProject.create(tmp_path, settings=f"events.free_bytes = {10**17}")
     with project.running_collector() as serving:
         refused_for(project, serving, "disk")
@@ -238,8 +238,8 @@ def test_a_disk_that_is_nearly_full_is_left_to_others(tmp_path: Path) -> None:
 # --- browsers
 
 
-def test_pages_of_other_origins_may_send_only_when_that_is_set(tmp_path: Path) -> None:
-    """A browser asks before it sends JSON, and believes the answer."""
+def test_pages_of_other_origins_may_send_only_with_the_setting(tmp_path: Path) -> None:
+    """A browser asks before it sends JSON, and follows the answer."""
     mine, others = {"origin": "https://shop.example.com"}, {"origin": "https://evil.example.com"}
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     project = EventProject.create(tmp_path, settings='events.origins = ["https://shop.example.com"]')
@@ -254,11 +254,11 @@ def test_pages_of_other_origins_may_send_only_when_that_is_set(tmp_path: Path) -
         )
         told = serving.client(
             "POST", EVENTS_PATH, b"{}", {**JSON_HEADERS, **mine}
-        )  # what is wrong can be read by the page too
+        )  # the page can read the problems too
         assert (400, "https://shop.example.com") == (told.status, told.headers["access-control-allow-origin"])
 
 
-def test_without_the_setting_no_page_may(project: EventProject) -> None:
+def test_without_the_setting_no_web_page_may_send(project: EventProject) -> None:
     with project.running_collector() as serving:
         page = {"origin": "https://shop.example.com"}
         for method, body, status in (("OPTIONS", None, 204), ("POST", b'{"page": "/a"}', 403)):
@@ -269,8 +269,8 @@ def test_without_the_setting_no_page_may(project: EventProject) -> None:
 # --- connections
 
 
-def test_a_sender_that_goes_away_in_mid_body_leaves_nothing(project: EventProject) -> None:
-    """Half an event is none."""
+def test_a_body_that_is_cut_off_is_not_stored(project: EventProject) -> None:
+    """Half an event is invalid."""
     with project.running_collector() as serving:
         with socket.create_connection(("127.0.0.1", serving.port)) as raw:
             raw.sendall(b"POST %s HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\n" % EVENTS_PATH.encode())
@@ -279,8 +279,8 @@ def test_a_sender_that_goes_away_in_mid_body_leaves_nothing(project: EventProjec
     assert [GOOD] == kept(project)
 
 
-def test_a_model_that_changes_is_read_anew_and_a_broken_one_is_not(project: EventProject) -> None:
-    """A collector need not stop for a column more; nor must it for a typo."""
+def test_a_changed_model_is_reloaded_unless_it_is_broken(project: EventProject) -> None:
+    """The collector must not stop because of a new column, nor because of a typo."""
     path = project.root / "models" / "events" / "views.sql"
     with project.running_collector() as serving:
         path.write_text(VIEWS_MODEL.replace("seconds INT", "seconds INT NOT NULL"))
@@ -291,16 +291,16 @@ def test_a_model_that_changes_is_read_anew_and_a_broken_one_is_not(project: Even
         assert 202 == serving.client.post({**GOOD, "seconds": 1}).status
 
 
-def test_a_model_that_is_added_is_taken_for_however_its_file_is_spelled(project: EventProject) -> None:
-    """As it is when the collector starts."""
+def test_a_new_model_is_found_in_upper_and_lower_case(project: EventProject) -> None:
+    """The same holds when the collector starts."""
     with project.running_collector() as serving:
         (project.root / "models" / "events" / "Clicks.SQL").write_text(VIEWS_MODEL)
         serving.run_periodic_tasks()
         assert 202 == serving.client.post(GOOD, "/collect/events/clicks").status
 
 
-def test_the_metrics_tell_what_was_taken_and_what_waits(project: EventProject) -> None:
-    """An operator sees from them that senders send and runs take."""
+def test_the_metrics_count_accepted_and_waiting_events(project: EventProject) -> None:
+    """They show the operator that senders send and that runs write events."""
     with project.running_collector() as serving:
         serving.client.post([GOOD, GOOD], f"{EVENTS_PATH}/batch")
         serving.client.post(GOOD, idempotency_key="k")

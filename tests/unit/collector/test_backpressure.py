@@ -1,4 +1,4 @@
-"""When nothing is taken for a while, by a clock of the test's own."""
+"""The limits of the collector, with a clock that the test sets."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ from ondatra_dagster.collector.event_intake_and_model_reload import Backpressure
 from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 
-def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:
-    """After a batch of a hundred seconds' worth, one second would only bring the next refusal."""
+def test_a_sender_that_waits_for_retry_after_is_accepted(tmp_path: Path) -> None:
+    """After a batch that uses the rate of a hundred seconds, a wait of one second would only bring the next refusal."""
     now = 0.0
     limits = Backpressure(EventSettings(per_second=10), tmp_path, waiting=lambda: 0, clock=lambda: now)
     for events, seconds in ((10, 1), (1010, 101), (1, None), (19, 2)):

@@ -1,4 +1,4 @@
-"""How a collector begins and ends, with its real server and file."""
+"""The start and the end of a collector, with its real server and file."""
 
 import signal
 import socket
@@ -25,16 +25,16 @@ def server_of(project: EventProject) -> CollectorServer:
     return CollectorServer(load_project(project.root, settings), open_listener(LOOPBACK, 0, token=None))
 
 
-def test_tables_that_can_not_be_looked_at_are_told_at_the_start(project: EventProject) -> None:
-    """Who starts it wants to know what to do, not that it has ended."""
+def test_tables_that_can_not_be_read_are_reported_at_the_start(project: EventProject) -> None:
+    """The operator needs to know what to do, and not only that the collector has ended."""
     (project.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehouse = "hdfs://there/is/none"\n')
     with pytest.raises(WarehouseError, match="can't be read without Spark"):
         server_of(project).run()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_comes_while_it_starts_ends_it(project: EventProject, number: signal.Signals) -> None:
-    """A deployment that is taken back at once must not wait until it is killed."""
+def test_a_signal_during_the_start_ends_the_collector(project: EventProject, number: signal.Signals) -> None:
+    """A deployment that is undone immediately must not wait until the collector is killed."""
     collector = server_of(project)
     at_last = threading.Timer(10, collector.stop)
     at_last.start()
@@ -43,15 +43,15 @@ def test_a_signal_that_comes_while_it_starts_ends_it(project: EventProject, numb
     at_last.cancel()
 
 
-def test_who_sends_too_slowly_for_an_end_is_told_to_send_again(
+def test_a_slow_sender_gets_a_503_when_the_collector_ends(
     project: EventProject, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is no fault of the collector's, and none to be looked for in a trace."""
+    """This isn't an error of the collector, so the log has no traceback."""
     monkeypatch.setattr(event_server, "SHUTDOWN_SECONDS", 0)
     with project.running_collector() as serving, socket.create_connection((LOOPBACK, serving.port), timeout=30) as raw:
         raw.sendall(b"POST %s HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\n" % EVENTS_PATH.encode())
         raw.sendall(b'content-length: 100\r\n\r\n{"page"')
-        serving.client("GET", "/health")  # it has been there by now
+        serving.client("GET", "/health")  # by its answer, the collector has read the first request too
         serving.server.stop()
         answer = raw.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 503")
@@ -59,8 +59,8 @@ def test_who_sends_too_slowly_for_an_end_is_told_to_send_again(
     assert "Traceback" not in caplog.text
 
 
-def test_a_table_that_can_not_be_read_ends_no_collector(project: EventProject) -> None:
-    """Events can be taken without it; those that it has are dropped when it can be read again."""
+def test_a_table_that_can_not_be_read_does_not_stop_the_collector(project: EventProject) -> None:
+    """It can still accept events. It drops the flushed ones when the table can be read again."""
     log = project.settings.state / "warehouse" / "events" / "views" / "_delta_log"
     with project.running_collector() as serving:
         assert 202 == serving.client.post({"page": "/a"}).status
@@ -78,14 +78,14 @@ def test_a_table_that_can_not_be_read_ends_no_collector(project: EventProject) -
         assert {"status": "ok", "waiting": 0} == serving.client("GET", "/health").body
 
 
-def test_a_model_that_comes_back_beside_an_older_file_loses_no_event(project: EventProject) -> None:
-    """Its table knows numbers that the file hasn't given yet: no event may be taken for an older one."""
+def test_a_model_that_is_added_again_with_an_older_file_loses_no_event(project: EventProject) -> None:
+    """The table has higher numbers than the file. A new event with such a number would count as already written."""
     log = project.settings.state / "warehouse" / "events" / "clicks" / "_delta_log"
     log.mkdir(parents=True)
     commit = log / f"{0:020}.json"
     with project.running_collector() as serving:
         numbering = ModelEvents(project.settings, project.model()).sequence_id
-        commit.mkdir()  # nobody can read it yet
+        commit.mkdir()  # a folder, so the log can't be read yet
         (project.root / "models" / "events" / "clicks.sql").write_text(VIEWS_MODEL)
         serving.run_periodic_tasks()
         assert 404 == serving.client.post({"page": "/a"}, "/collect/events/clicks").status
@@ -98,6 +98,6 @@ def test_a_model_that_comes_back_beside_an_older_file_loses_no_event(project: Ev
 
 
 @pytest.mark.parametrize(("given", "token"), [("s3cret", "s3cret"), (" s3cret\n", "s3cret"), (" \n", None), ("", None)])
-def test_a_token_is_read_without_what_nobody_can_send(project: EventProject, given: str, token: str | None) -> None:
-    """A header has no blanks at its end: each sender would be refused, with a blank token at any host."""
+def test_a_token_is_read_without_white_space_around_it(project: EventProject, given: str, token: str | None) -> None:
+    """A header can't end with a blank, so every sender would be refused. A blank token counts as no token."""
     assert token == read_token(read_settings(project.root, {EVENTS_TOKEN_VARIABLE: given}))

@@ -1,4 +1,4 @@
-"""The file of events: what is taken stays, numbers never come twice, one process writes."""
+"""The event file: accepted events stay, each number is used once, and one process writes."""
 
 import random
 import resource
@@ -44,8 +44,8 @@ def numbers(settings: Settings, model: str = MODEL) -> list[int]:
     return [intake.number for intake in read_page_after(event_store_path(settings), model, 0, most=1000)]
 
 
-def test_a_number_is_never_given_twice(file: EventStore, settings: Settings) -> None:
-    """A table knows by it what it has: under an old number a new event would be lost."""
+def test_a_number_is_never_used_twice(file: EventStore, settings: Settings) -> None:
+    """A table remembers the numbers that it has, so a new event with an old number would be lost."""
     file.store_requests([an_intake(), an_intake()])
     assert [1, 2] == numbers(settings)
     while file.delete_up_to(MODEL, 2):
@@ -55,8 +55,8 @@ def test_a_number_is_never_given_twice(file: EventStore, settings: Settings) -> 
     assert [3] == numbers(settings)
 
 
-def test_numbers_go_on_after_those_that_a_table_has(file: EventStore, settings: Settings) -> None:
-    """Somebody has put an older copy of the file back."""
+def test_numbers_continue_after_those_in_the_table(file: EventStore, settings: Settings) -> None:
+    """The user may have restored an older copy of the file."""
     file.raise_last_number(7)
     file.store_requests([an_intake()])
     file.raise_last_number(3)
@@ -64,8 +64,8 @@ def test_numbers_go_on_after_those_that_a_table_has(file: EventStore, settings: 
     assert [8, 9] == numbers(settings)
 
 
-def test_another_file_is_another_numbering(settings: Settings) -> None:
-    """It begins to count anew, and nothing of it may pass for what came before."""
+def test_another_file_has_another_sequence_id(settings: Settings) -> None:
+    """It counts from one again, and its events must not be confused with earlier ones."""
     with open_locked_store(settings, "a test"):
         first = read_sequence_id(event_store_path(settings))
     event_store_path(settings).unlink()
@@ -73,7 +73,7 @@ def test_another_file_is_another_numbering(settings: Settings) -> None:
         assert first != read_sequence_id(event_store_path(settings))
 
 
-def test_what_waits_is_counted_by_model_after_a_number(file: EventStore, settings: Settings) -> None:
+def test_waiting_events_are_counted_by_model_after_a_number(file: EventStore, settings: Settings) -> None:
     file.store_requests([an_intake(events=2), an_intake(model="events.other"), an_intake(events=5)])
     path, numbering = event_store_path(settings), file.sequence_id
     assert PendingSummary(7, 1.8e9, f"{numbering}@1") == summarize_pending(path, MODEL, 0)
@@ -83,8 +83,8 @@ def test_what_waits_is_counted_by_model_after_a_number(file: EventStore, setting
     assert {MODEL: 1.8e9} == file.read_oldest_times([MODEL, "events.none"])
 
 
-def test_a_key_is_known_while_it_is_kept(file: EventStore) -> None:
-    """Also within one commit, and for each model by itself."""
+def test_a_key_is_known_until_it_is_deleted(file: EventStore) -> None:
+    """This holds within one commit too, and for each model separately."""
     again, other = an_intake(key="k"), an_intake(key="k", body=b'{"a":1}')
     elsewhere = an_intake(key="k", model="events.other")
     assert [StoreResult.NEW, StoreResult.REPEATED, StoreResult.KEY_CONFLICT, StoreResult.NEW] == file.store_requests(
@@ -95,7 +95,7 @@ def test_a_key_is_known_while_it_is_kept(file: EventStore) -> None:
 
 
 def test_one_process_writes_the_file_and_the_message_says_which(file: EventStore, settings: Settings) -> None:
-    """Two would give the same numbers, and SQLite's log has a fault that two writers meet."""
+    """Two would use the same numbers, and SQLite's log has a bug that needs two writers."""
     with (
         pytest.raises(BusyError, match=r"events\.sqlite is held by process \d+ \(a test\)"),
         open_locked_store(settings, "2"),
@@ -103,8 +103,10 @@ def test_one_process_writes_the_file_and_the_message_says_which(file: EventStore
         pass
 
 
-def test_a_full_disk_keeps_what_was_taken_and_takes_the_rest_later(file: EventStore, settings: Settings) -> None:
-    """A transaction that doesn't fit is gone as a whole; the next that fits is taken."""
+def test_accepted_events_stay_on_a_full_disk_and_new_ones_are_accepted_later(
+    file: EventStore, settings: Settings
+) -> None:
+    """A transaction that doesn't fit is rolled back as a whole. The next one that fits is stored."""
     file.store_requests([an_intake()])
     pages = file._store.fetch_rows("pragma page_count")[0][0]
     file._store.fetch_rows(f"pragma max_page_count = {pages + 2}")
@@ -114,8 +116,8 @@ def test_a_full_disk_keeps_what_was_taken_and_takes_the_rest_later(file: EventSt
     assert [StoreResult.NEW] == file.store_requests([an_intake()])
 
 
-def test_a_file_that_can_not_grow_is_let_go_with_all_that_was_taken(settings: Settings) -> None:
-    """The log holds it until there is room: a collector that is told to end on a full disk ends well."""
+def test_a_file_that_can_not_grow_is_closed_with_all_accepted_events(settings: Settings) -> None:
+    """The log has them until there is room, so a collector can end without an error on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         with open_locked_store(settings, "a test") as file:
@@ -127,13 +129,13 @@ def test_a_file_that_can_not_grow_is_let_go_with_all_that_was_taken(settings: Se
 
 
 def test_commits_wait_for_the_disk(file: EventStore) -> None:
-    """With anything less, an acknowledged event is lost when the power goes."""
+    """With a weaker setting, a power cut would lose an acknowledged event."""
     assert [("wal",)] == file._store.fetch_rows("pragma journal_mode")
     assert [(2,)] == file._store.fetch_rows("pragma synchronous")  # full
 
 
-def test_a_file_without_tables_yet_counts_as_none(settings: Settings) -> None:
-    """Its maker was killed in the middle of it."""
+def test_a_file_without_tables_counts_as_no_file(settings: Settings) -> None:
+    """The process that created it was killed before it created the tables."""
     path = event_store_path(settings)
     path.parent.mkdir()
     sqlite3.connect(path).close()

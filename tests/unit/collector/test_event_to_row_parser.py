@@ -1,4 +1,4 @@
-"""An event as a row: required columns, names in other letters, unknown fields, the time of arrival."""
+"""The row of an event: required columns, names in another case, unknown fields, and the time of arrival."""
 
 import datetime
 from typing import Any
@@ -20,19 +20,19 @@ def read(event: Any, *, keeps_unknown: bool = True) -> tuple[list[Any], list[tup
     return row, [(each.field, each.problem) for each in reading.problems]
 
 
-def test_values_stand_in_the_order_of_the_columns() -> None:
-    """Whatever the order in the event; what isn't there is null, and the time of arrival is filled in."""
+def test_values_have_the_order_of_the_columns() -> None:
+    """The order in the event doesn't matter. Missing fields are null, and the time of arrival is filled in."""
     assert (["/a", 3, NOW, None], []) == read({"seconds": 3, "page": "/a"})
 
 
-def test_a_time_of_arrival_of_the_sender_s_own_stays() -> None:
-    """Some send what they have kept for a while."""
+def test_a_time_of_arrival_from_the_sender_is_kept() -> None:
+    """Some senders send stored events later."""
     row, _ = read({"page": "/a", "received_at": "2020-01-01T00:00:00Z"})
     assert datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC) == row[2]
 
 
-def test_names_are_looked_for_without_regard_to_case() -> None:
-    """As Spark and the rest of ondatra do; two spellings of one column can't both be right."""
+def test_field_names_are_not_case_sensitive() -> None:
+    """Spark and the rest of ondatra do the same. Two spellings of one column are an error."""
     assert (["/a", None, NOW, None], []) == read({"PAGE": "/a"})
     assert [("Page", "is given twice, as 'page' too")] == read({"page": "/a", "Page": "/b"})[1]
     assert [("PAGE", "is given twice")] == read({"Page": "/a", "PAGE": "/b"})[1]
@@ -49,19 +49,19 @@ def test_names_are_looked_for_without_regard_to_case() -> None:
         (None, [("", "isn't an object; an event is one: {…}")]),
     ],
 )
-def test_all_that_is_wrong_is_told_once(event: Any, problems: list[tuple[str, str]]) -> None:
+def test_each_problem_is_reported_once(event: Any, problems: list[tuple[str, str]]) -> None:
     assert problems == read(event)[1]
 
 
 def test_unknown_fields_are_kept_as_json_or_refused() -> None:
-    """By setting."""
+    """The setting decides."""
     event = {"page": "/a", "_extra": 1, "new": [True]}
     assert '{"_extra":1,"new":[true]}' == read(event)[0][-1]
     problem = "isn't a column of the model, which accepts no others"
     assert [("_extra", problem), ("new", problem)] == read(event, keeps_unknown=False)[1]
 
 
-def test_what_can_be_read_but_not_be_written_again_is_refused() -> None:
-    """Else it would be taken, and no flush could ever write it."""
+def test_a_value_that_can_be_read_but_not_written_is_refused() -> None:
+    """Otherwise it would be accepted, and no flush could ever write it."""
     deep = orjson.loads("[" * 500 + "]" * 500)
     assert [("deep", "is nested too deeply, or is too large a number")] == read({"page": "/a", "deep": deep})[1]

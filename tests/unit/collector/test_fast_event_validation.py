@@ -1,4 +1,4 @@
-"""The look at many events at once lets nothing in that the reader of each would refuse."""
+"""The fast check of many events: it accepts no event that the parser of single events would refuse."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +53,7 @@ GOOD: dict[str, Any] = {
 
 
 def problems(body: bytes) -> Sequence[Any]:
-    """What the reader of each event finds, and the reader of JSON before it."""
+    """Return the problems that the JSON reader or the parser of single events finds."""
     try:
         came = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -69,37 +69,37 @@ def is_let_in(body: bytes) -> bool:
 
 
 @given(st.lists(EVENTS, max_size=4))
-def test_what_it_lets_in_has_no_problem(events: list[Any]) -> None:
-    """It is there for speed only: what it isn't sure of is looked at one by one."""
+def test_events_that_pass_the_fast_check_have_no_problem(events: list[Any]) -> None:
+    """The check is there for speed only. Unclear events are checked one by one."""
     body = orjson.dumps(events)
     assert not (is_let_in(body) and problems(body))
 
 
 @given(st.sampled_from(list(GOOD)), VALUES)
-def test_a_single_wrong_value_among_good_ones_is_seen(name: str, value: Any) -> None:
-    """Whatever the column, and however many are beside it."""
+def test_a_single_wrong_value_among_good_ones_is_found(name: str, value: Any) -> None:
+    """It may be in any column, among any number of events."""
     body = orjson.dumps([GOOD, {**GOOD, name: value}, GOOD])
     assert not (is_let_in(body) and problems(body))
 
 
 @given(st.sampled_from(list(GOOD)), RAW)
-def test_json_that_two_libraries_may_read_otherwise_is_seen(name: str, raw: bytes) -> None:
-    """Who looks quickly has another reader of JSON than who writes the table: what passes is read by both."""
+def test_json_that_two_libraries_read_differently_does_not_pass(name: str, raw: bytes) -> None:
+    """The fast check and the flush use different JSON readers. An event that passes must be readable by both."""
     good, field = orjson.dumps(GOOD), b'"%s":%s' % (name.encode(), raw)
     for body in (b"[{%s,%s]" % (field, good[1:]), b"[%s,%s}]" % (good[:-1], field)):
         assert not (is_let_in(body) and problems(body))
 
 
 @given(st.sampled_from(["i", "j"]), st.from_regex(MOMENT, fullmatch=True))
-def test_a_time_that_it_lets_in_can_be_read(name: str, text: str) -> None:
-    """A time has more ways of being written than any other value."""
+def test_a_time_that_passes_the_fast_check_can_be_parsed(name: str, text: str) -> None:
+    """A time can be written in more ways than any other value."""
     body = orjson.dumps([{**GOOD, name: text}])
     assert not (is_let_in(body) and problems(body))
 
 
 @given(st.binary(max_size=3), st.integers(0, 400), st.integers(0, 3))
-def test_a_body_that_is_broken_anywhere_is_seen(put: bytes, place: int, left_out: int) -> None:
-    """Letters that are none of UTF-8, and cuts in the middle of whatever there is."""
+def test_a_body_that_is_damaged_at_any_place_does_not_pass(put: bytes, place: int, left_out: int) -> None:
+    """The damage may be invalid UTF-8, or a cut at any place."""
     body = orjson.dumps([GOOD])
     broken = body[:place] + put + body[place + left_out :]
     assert not (is_let_in(broken) and problems(broken))
@@ -108,39 +108,39 @@ def test_a_body_that_is_broken_anywhere_is_seen(put: bytes, place: int, left_out
 @pytest.mark.parametrize(
     "events", [[], [GOOD] * 3, [{"a": "x"}], [GOOD, {"a": "x", "c": None}], [{"a": "x", "b": None}, {"a": "y"}]]
 )
-def test_good_events_are_let_in_without_a_second_look(events: list[Any]) -> None:
-    """Else it would be no quicker."""
+def test_good_events_pass_without_a_second_check(events: list[Any]) -> None:
+    """Otherwise the check wouldn't save time."""
     assert READER.count_if_all_valid(orjson.dumps(events), is_batch=True) == len(events)
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_value_of_each_type_is_let_in(name: str) -> None:
-    """Alone and in one event as in many."""
+def test_a_good_value_of_each_type_passes(name: str) -> None:
+    """It passes in a single event as well as in a batch."""
     assert READER.count_if_all_valid(orjson.dumps({"a": "x", name: GOOD[name]}), is_batch=False) == 1
 
 
 @pytest.mark.parametrize("is_batch", [True, False])
-def test_an_array_and_an_event_are_told_apart(is_batch: bool) -> None:
-    """A path is for one of them."""
+def test_an_array_and_an_event_are_distinguished(is_batch: bool) -> None:
+    """Each path accepts only one of them."""
     body = orjson.dumps({"a": "x"} if is_batch else [{"a": "x"}])
     assert READER.count_if_all_valid(body, is_batch=is_batch) is None
 
 
-def test_a_field_that_no_column_is_for_is_left_to_the_reader() -> None:
-    """It is to be kept aside, or refused, and that may be too deep to be written."""
+def test_an_unknown_field_is_left_to_the_parser() -> None:
+    """It is stored separately or refused, and it may be nested too deep to be written."""
     assert not is_let_in(orjson.dumps([{"a": "x", "new": 1}]))
     assert not is_let_in(orjson.dumps([GOOD, {"A": "x"}]))
 
 
-def test_what_is_nested_without_end_is_left_to_the_reader() -> None:
-    """It must end neither the collector nor the thread."""
+def test_very_deep_nesting_is_left_to_the_parser() -> None:
+    """It must not crash the collector or the thread."""
     for name in ("a", "g", "l", "m"):
         assert not is_let_in(b'[{"a": "x", "%s": %s1%s}]' % (name.encode(), b"[" * 100_000, b"]" * 100_000))
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb"])
-def test_names_that_json_writes_otherwise_are_left_to_the_reader(name: str) -> None:
-    """A column may be called so, and so may a struct's field; a collector must not end by it."""
+def test_names_that_json_escapes_are_read_correctly(name: str) -> None:
+    """A column or the field of a struct may have such a name. It must not crash the collector."""
     for columns, event in ((f"`{name}` INT, b INT", {name: 1, "b": 2}), (f"b STRUCT<`{name}`: INT>", {"b": {name: 1}})):
         reader, reading = EventParser(read_event_columns(columns)), ParseNotes()
         body = orjson.dumps(event)

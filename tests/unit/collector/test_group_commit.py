@@ -1,4 +1,4 @@
-"""Group commit: who comes while a commit is under way shares the next one, and hears when it is durable."""
+"""The group commit: requests that arrive during a commit share the next one, and are answered when it is durable."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from ondatra_dagster.errors import DiskFullError, StateError
 
 
 class SlowFile:
-    """A file whose commits end when the test lets them."""
+    """A file whose commits end when the test releases them."""
 
     def __init__(self) -> None:
         self.groups: list[int] = []
@@ -41,8 +41,8 @@ async def until(semaphore: threading.Semaphore) -> None:
     await asyncio.to_thread(semaphore.acquire)
 
 
-def test_all_that_come_during_a_commit_share_the_next() -> None:
-    """A disk takes a few hundred commits a second, whatever is in them."""
+def test_requests_that_arrive_during_a_commit_share_the_next_one() -> None:
+    """A disk can do a few hundred commits per second, of any size."""
 
     async def run() -> None:
         file = SlowFile()
@@ -51,12 +51,12 @@ def test_all_that_come_during_a_commit_share_the_next() -> None:
         first = asyncio.create_task(commits.store_request(INTAKE))
         await until(file.began)
         others = [asyncio.create_task(commits.store_request(INTAKE)) for _ in range(20)]
-        await asyncio.sleep(0)  # each has been handed over
+        await asyncio.sleep(0)  # each request has been passed to the thread
         assert not first.done()
         file.may_end.release()
         await until(file.began)
         assert StoreResult.NEW is await first
-        assert not any(other.done() for other in others)  # no answer before it is durable
+        assert not any(other.done() for other in others)  # no answer before the events are durable
         file.may_end.release()
         assert [StoreResult.NEW] * 20 == await asyncio.gather(*others)
         assert [1, 20] == file.groups
@@ -65,8 +65,8 @@ def test_all_that_come_during_a_commit_share_the_next() -> None:
     asyncio.run(run())
 
 
-def test_an_end_commits_what_is_in_hand_and_takes_no_more() -> None:
-    """A deployment must not cost an event."""
+def test_a_stop_commits_all_requests_and_accepts_no_new_ones() -> None:
+    """A deployment must not lose an event."""
 
     async def run() -> None:
         file = SlowFile()
@@ -84,7 +84,7 @@ def test_an_end_commits_what_is_in_hand_and_takes_no_more() -> None:
     asyncio.run(run())
 
 
-def test_a_commit_that_fails_is_told_to_all_who_shared_it_and_the_next_is_tried() -> None:
+def test_a_failed_commit_fails_its_request_and_the_next_one_is_tried() -> None:
     """The disk may have room again."""
 
     async def run() -> None:
@@ -103,8 +103,8 @@ def test_a_commit_that_fails_is_told_to_all_who_shared_it_and_the_next_is_tried(
     asyncio.run(run())
 
 
-def test_a_fault_that_nobody_foresaw_ends_it_and_leaves_nobody_waiting() -> None:
-    """An answer that never comes is worse than a refusal."""
+def test_an_unexpected_error_ends_the_thread_and_fails_waiting_requests() -> None:
+    """A missing answer is worse than a refusal."""
 
     async def run() -> None:
         file = SlowFile()
@@ -123,8 +123,8 @@ def test_a_fault_that_nobody_foresaw_ends_it_and_leaves_nobody_waiting() -> None
     asyncio.run(run())
 
 
-def test_a_file_that_can_not_be_had_is_told_to_who_asks() -> None:
-    """Another collector has it."""
+def test_a_file_that_can_not_be_opened_is_an_error_for_the_caller() -> None:
+    """Another collector may hold it."""
 
     @contextlib.contextmanager
     def held() -> Iterator[SlowFile]:

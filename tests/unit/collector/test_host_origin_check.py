@@ -1,4 +1,4 @@
-"""Which web pages and which names get to the collector, over a real server on a loopback port."""
+"""The check of hosts and origins, over a real server on a loopback port."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from support.projects.event_project import EVENTS_PATH, JSON_HEADERS, EventProje
 from ondatra_dagster.collector.http_messages import host_name
 
 GOOD = b'{"page":"/a"}'
-REBOUND = "evil.example.com:8330"  # the name of a web page, which its owner has made to mean this machine
+REBOUND = "evil.example.com:8330"  # the host name of a web page; its owner has made it resolve to this machine
 TOKEN = {"authorization": "Bearer s3cret"}
 
 
@@ -32,8 +32,8 @@ def ask(project: EventProject, method: str, path: str, headers: Mapping[str, str
     ("method", "path"),
     [("POST", EVENTS_PATH), ("POST", f"{EVENTS_PATH}/batch"), ("GET", "/metrics"), ("GET", "/health")],
 )
-def test_a_page_whose_name_means_this_machine_is_refused(tmp_path: Path, method: str, path: str) -> None:
-    """Its browser asks for no permission: to it the collector is a part of that page's site."""
+def test_a_page_whose_host_name_resolves_to_this_machine_is_refused(tmp_path: Path, method: str, path: str) -> None:
+    """Its browser asks for no permission, because it takes the collector for a part of that page's site."""
     said = ask(collector(tmp_path), method, path, {"host": REBOUND})
     assert 421 == said.status
     assert "'evil.example.com:8330' aren't taken; use 127.0.0.1 or localhost" in said.body["error"]
@@ -41,7 +41,7 @@ def test_a_page_whose_name_means_this_machine_is_refused(tmp_path: Path, method:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9000", "LOCALHOST.", "[::1]", "[::1]:8330", "127.0.0.2:1"])
-def test_this_machines_own_names_are_taken_with_any_port(tmp_path: Path, host: str) -> None:
+def test_the_names_of_this_machine_are_accepted_with_any_port(tmp_path: Path, host: str) -> None:
     """A container or a tunnel has another port than the collector."""
     assert 202 == ask(collector(tmp_path), "POST", EVENTS_PATH, {"host": host}).status
 
@@ -49,28 +49,28 @@ def test_this_machines_own_names_are_taken_with_any_port(tmp_path: Path, host: s
 @pytest.mark.parametrize(
     "host", ["", "localhost.evil.example", "127.0.0.1.evil.example", "evil@localhost", "localhost/x", "[::1", "0.0.0.0"]
 )
-def test_what_only_looks_like_this_machine_is_refused(tmp_path: Path, host: str) -> None:
+def test_a_name_that_only_looks_like_this_machine_is_refused(tmp_path: Path, host: str) -> None:
     assert 421 == ask(collector(tmp_path), "POST", EVENTS_PATH, {"host": host}).status
 
 
 @pytest.mark.parametrize(
     ("host", "status"), [("Events.Example.com:443", 202), ("[FD00::1]:80", 202), ("example.com", 421)]
 )
-def test_a_proxy_may_pass_on_the_names_that_are_listed(tmp_path: Path, host: str, status: int) -> None:
-    """A proxy on this machine sends the name that its clients asked for."""
+def test_a_proxy_may_pass_on_the_names_in_the_settings(tmp_path: Path, host: str, status: int) -> None:
+    """A proxy on this machine sends the name that its clients use."""
     project = collector(tmp_path, hosts='"events.example.com", "[fd00::1]"')
     assert status == ask(project, "POST", EVENTS_PATH, {"host": host}).status
 
 
-def test_with_a_token_any_name_is_taken(tmp_path: Path) -> None:
-    """A web page doesn't know the token, and a server has names that nobody has listed."""
+def test_with_a_token_any_name_is_accepted(tmp_path: Path) -> None:
+    """A web page doesn't know the token, and a server may have names that aren't in the settings."""
     project = collector(tmp_path, token=True)
     assert 202 == ask(project, "POST", EVENTS_PATH, {"host": "events.example.com", **TOKEN}).status
     assert 401 == ask(project, "POST", EVENTS_PATH, {"host": REBOUND}).status
     assert 401 == ask(project, "GET", "/metrics", {"host": REBOUND}).status
 
 
-def test_names_that_are_listed_hold_with_a_token_too(tmp_path: Path) -> None:
+def test_the_names_in_the_settings_also_apply_with_a_token(tmp_path: Path) -> None:
     project = collector(tmp_path, hosts='"events.example.com"', token=True)
     assert 202 == ask(project, "POST", EVENTS_PATH, {"host": "events.example.com", **TOKEN}).status
     assert 421 == ask(project, "POST", EVENTS_PATH, {"host": "other.example.com", **TOKEN}).status
@@ -99,7 +99,7 @@ def test_events_of_a_page_need_its_origin_in_the_settings(
 
 
 def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
-    """An operator sees that a name is missing in the settings."""
+    """The operator sees that a name is missing in the settings."""
     with collector(tmp_path).running_collector() as serving:
         serving.client("POST", EVENTS_PATH, GOOD, {**JSON_HEADERS, "host": REBOUND})
         serving.client("POST", EVENTS_PATH, GOOD, {**JSON_HEADERS, "origin": "https://evil.example.com"})
@@ -108,7 +108,7 @@ def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
     assert 'ondatra_events_refused_total{reason="origin"} 1' in metrics
 
 
-def test_a_long_name_is_told_in_short(tmp_path: Path) -> None:
+def test_a_long_name_is_cut_in_the_error(tmp_path: Path) -> None:
     said = ask(collector(tmp_path), "POST", EVENTS_PATH, {"host": "a" * 5000})
     assert len(orjson.dumps(said.body)) < 400
 

@@ -1,4 +1,4 @@
-"""What each type takes of JSON, as what, and what it refuses: a table that holds the whole of it."""
+"""The JSON values that each type accepts and refuses, and the values in the table."""
 
 import datetime
 from decimal import Decimal
@@ -15,7 +15,7 @@ UTC = datetime.UTC
 
 
 def read(of: str, text: str) -> tuple[Any, list[tuple[str, str]], Any]:
-    """The value, the problems, and what is kept aside."""
+    """Return the value, the problems, and the unknown fields."""
     reader, reading = EventParser(read_event_columns(f"x {of}")), ParseNotes()
     value, extra = reader.parse_event({"x": orjson.loads(text)}, reading)
     return value, [(each.field, each.problem) for each in reading.problems], extra
@@ -62,8 +62,8 @@ def read(of: str, text: str) -> tuple[Any, list[tuple[str, str]], Any]:
         ("INT", "null", None),
     ],
 )
-def test_a_type_takes(of: str, text: str, value: Any) -> None:
-    """As what the table holds it: nothing is rounded, cut or guessed."""
+def test_a_type_accepts_a_value(of: str, text: str, value: Any) -> None:
+    """The table gets exactly that value: it isn't rounded, cut or guessed."""
     assert (value, [], None) == read(of, text)
 
 
@@ -94,7 +94,7 @@ def test_a_type_takes(of: str, text: str, value: Any) -> None:
         ),
         (
             "DECIMAL(38, 0)",
-            "100000000000000000001",  # which JSON's readers take for one of a single digit
+            "100000000000000000001",  # JSON readers take it for a number with a single digit
             "has more than 15 digits, which only a string keeps; write it as a string",
         ),
         (
@@ -118,8 +118,8 @@ def test_a_type_takes(of: str, text: str, value: Any) -> None:
         ("STRUCT<a: INT>", "[]", "is a list; expected STRUCT<a: INT>"),
     ],
 )
-def test_a_type_refuses(of: str, text: str, problem: str) -> None:
-    """With what to write instead."""
+def test_a_type_refuses_a_value(of: str, text: str, problem: str) -> None:
+    """The problem says what to write instead."""
     assert [("x", problem)] == read(of, text)[1]
 
 
@@ -133,12 +133,12 @@ def test_a_type_refuses(of: str, text: str, problem: str) -> None:
         ("MAP<INT, INT>", '{"1": 1, "01": 2}', ["x.01"]),
     ],
 )
-def test_every_wrong_part_is_told_with_its_path(of: str, text: str, paths: list[str]) -> None:
-    """Who sends a large event shouldn't have to look for it, nor to try again for the next one."""
+def test_every_wrong_value_is_reported_with_its_path(of: str, text: str, paths: list[str]) -> None:
+    """The sender of a large event doesn't have to search for it, nor to send again to find the next one."""
     assert paths == [path for path, _ in read(of, text)[1]]
 
 
-def test_an_unknown_field_of_a_struct_is_kept_aside_with_its_path() -> None:
-    """A sender that is ahead of the model loses nothing."""
+def test_an_unknown_field_of_a_struct_is_stored_with_its_path() -> None:
+    """A sender that is newer than the model loses nothing."""
     value, problems, extra = read("ARRAY<STRUCT<a: INT>>", '[{"a": 1, "new": {"b": [2]}}]')
     assert ([{"a": 1}], [], '{"x[0].new":{"b":[2]}}') == (value, problems, extra)

@@ -1,4 +1,4 @@
-"""What waits, beside what the table has by its own log: portions in order, each event once."""
+"""The events that wait to be flushed: read in order, in batches, without those that the table's log has."""
 
 import datetime
 from typing import Any
@@ -18,7 +18,7 @@ MODEL = "events.views"
 
 
 def take(project: EventProject, *bodies: Any) -> None:
-    """Each an event, or a batch of them."""
+    """Store these bodies: each is an event, or a batch of events."""
     at = int(AT.timestamp() * 1e6)
     with open_locked_store(project.settings, "a test") as file:
         file.store_requests(
@@ -27,12 +27,12 @@ def take(project: EventProject, *bodies: Any) -> None:
 
 
 def pages(events: ModelEvents, after: int | None = None) -> list[tuple[int, list[str]]]:
-    """Up to which number each portion is, and its pages."""
+    """Return each batch's last number and the pages of its events."""
     return [(portion.last_number, [row[0] for row in portion.rows]) for portion in events.read_batches(after)]
 
 
 def commit(project: EventProject, number: int, *, version: int = 0, numbering: str | None = None) -> None:
-    """What a flush leaves in the table's log."""
+    """Write the commit that a flush leaves in the table's log."""
     log = project.root / ".ondatra" / "warehouse" / "events" / "views" / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     numbering = numbering or ModelEvents(project.settings, project.model()).sequence_id
@@ -40,8 +40,8 @@ def commit(project: EventProject, number: int, *, version: int = 0, numbering: s
     (log / f"{version:020}.json").write_bytes(orjson.dumps(txn))
 
 
-def test_what_waits_comes_in_the_order_in_which_it_came_in_portions_that_fit_in_memory(project: EventProject) -> None:
-    """However much waits; a batch stays whole."""
+def test_waiting_events_are_read_in_order_in_batches_that_fit_in_memory(project: EventProject) -> None:
+    """This holds for any number of events. The events of one request stay together."""
     take(project, {"page": "1"}, [{"page": "2"}, {"page": "3"}, {"page": "4"}], {"page": "5"}, {"page": "6"})
     model = project.model()
     assert [(4, ["1", "2", "3", "4", "5", "6"])] == pages(ModelEvents(project.settings, model))
@@ -49,24 +49,24 @@ def test_what_waits_comes_in_the_order_in_which_it_came_in_portions_that_fit_in_
     assert 4 == len(pages(ModelEvents(project.settings, model, most_bytes=1)))
 
 
-def test_what_the_table_has_waits_no_more(project: EventProject) -> None:
-    """The commit that holds the rows says so: a crash after it can't make them come twice."""
+def test_events_that_the_table_has_are_not_read_again(project: EventProject) -> None:
+    """The commit with the rows also has the last number, so a crash after it repeats no event."""
     take(project, {"page": "1"}, {"page": "2"}, {"page": "3"})
     events = ModelEvents(project.settings, project.model())
     commit(project, 2)
     assert (1, [(3, ["3"])]) == (events.summarize_pending().events, pages(events))
-    assert [] == pages(events, after=3)  # of a table that knows more, as its lock tells
+    assert [] == pages(events, after=3)  # the caller knows a newer number of the table
 
 
-def test_another_file_s_numbers_mean_nothing(project: EventProject) -> None:
-    """The one before was lost: its numbers are in the log, and new events have the same."""
+def test_the_numbers_of_another_file_are_ignored(project: EventProject) -> None:
+    """The former file was lost. Its numbers are in the log, and new events have the same ones."""
     take(project, {"page": "1"})
     commit(project, 100, numbering="ondatra.events/of-another-file")
     assert [(1, ["1"])] == pages(ModelEvents(project.settings, project.model()))
 
 
-def test_what_is_in_the_table_is_dropped_and_nothing_else(project: EventProject) -> None:
-    """Where no collector runs, the flush does it."""
+def test_only_events_that_the_table_has_are_deleted_from_the_file(project: EventProject) -> None:
+    """Without a running collector, the flush deletes them."""
     take(project, {"page": "1"}, {"page": "2"}, {"page": "3"})
     delete_flushed_events(project.settings, project.model())
     assert 3 == len(read_page_after(event_store_path(project.settings), MODEL, 0, most=9))
@@ -75,8 +75,8 @@ def test_what_is_in_the_table_is_dropped_and_nothing_else(project: EventProject)
     assert [3] == [intake.number for intake in read_page_after(event_store_path(project.settings), MODEL, 0, most=9)]
 
 
-def test_a_collector_that_runs_drops_what_is_in_the_table_itself(project: EventProject) -> None:
-    """Two writers in one file are one too many: the flush leaves it alone."""
+def test_a_running_collector_deletes_flushed_events_itself(project: EventProject) -> None:
+    """The file may have only one writer, so the flush leaves it unchanged."""
     with project.running_collector() as serving:
         for _ in range(3):
             serving.client.post({"page": "1"})
@@ -90,8 +90,8 @@ def test_a_collector_that_runs_drops_what_is_in_the_table_itself(project: EventP
         assert {"status": "ok", "waiting": 1} == serving.client("GET", "/health").body
 
 
-def test_a_restored_file_gives_numbers_above_those_of_the_table(project: EventProject) -> None:
-    """Else what comes next would count as flushed, and be dropped."""
+def test_a_restored_file_continues_after_the_numbers_in_the_table(project: EventProject) -> None:
+    """Otherwise the next events would count as flushed, and would be deleted."""
     take(project, {"page": "1"})
     commit(project, 500)
     with project.running_collector() as serving:
@@ -102,7 +102,7 @@ def test_a_restored_file_gives_numbers_above_those_of_the_table(project: EventPr
 @pytest.mark.parametrize(
     ("columns", "rows", "misfits"),
     [
-        ("page STRING, more INT", [["/a", None, '{"seconds":"3"}']], []),  # one went, one came
+        ("page STRING, more INT", [["/a", None, '{"seconds":"3"}']], []),  # one column was removed, and one was added
         ("page STRING, seconds STRING", [["/a", "3", None]], []),
         (
             "page STRING, seconds INT",
@@ -116,10 +116,10 @@ def test_a_restored_file_gives_numbers_above_those_of_the_table(project: EventPr
         ),
     ],
 )
-def test_what_waits_is_read_by_the_columns_as_they_are_now(
+def test_waiting_events_are_read_with_the_current_columns(
     project: EventProject, columns: str, rows: list[Any], misfits: list[InvalidEvent]
 ) -> None:
-    """What was acknowledged is never lost: it goes into the new columns, into _extra, or aside."""
+    """An acknowledged event is never lost: it becomes a row, with `_extra` for removed columns, or an invalid row."""
     (project.root / "models/events/views.sql").write_text(VIEWS_MODEL.replace("seconds INT", "seconds STRING"))
     take(project, {"page": "/a", "seconds": "3"})
     (project.root / "models/events/views.sql").write_text(f"-- @kind: events\n{columns}\n")
@@ -127,7 +127,7 @@ def test_what_waits_is_read_by_the_columns_as_they_are_now(
     assert (1, rows, misfits) == portion
 
 
-def test_without_a_file_nothing_waits(project: EventProject) -> None:
+def test_without_a_file_no_event_waits(project: EventProject) -> None:
     """Most projects have no collector."""
     events = ModelEvents(project.settings, project.model())
     assert (0, []) == (events.summarize_pending().events, pages(events))

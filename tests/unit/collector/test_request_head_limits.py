@@ -1,4 +1,4 @@
-"""What a connection takes before there is a request, over a real server on a loopback port."""
+"""The limits of a connection before there is a request, over a real server on a loopback port."""
 
 import contextlib
 import socket
@@ -22,7 +22,7 @@ def connected(serving: RunningCollector) -> Iterator[socket.socket]:
 
 
 def statuses(raw: socket.socket, answers: int) -> list[int]:
-    """Those of so many answers."""
+    """Return the statuses of so many answers."""
     found = []
     with raw.makefile("rb") as answer:
         for _ in range(answers):
@@ -43,21 +43,21 @@ def statuses(raw: socket.socket, answers: int) -> list[int]:
         (HEAD + OFFER + b"\r\n" + BODY + HEAD + OFFER + b"\r\n" + BODY,),
     ],
 )
-def test_an_offer_of_another_protocol_costs_no_event(project: EventProject, parts: tuple[bytes, ...]) -> None:
-    """Java's HTTP client and curl --http2 make it with their first request."""
+def test_an_offer_of_another_protocol_loses_no_event(project: EventProject, parts: tuple[bytes, ...]) -> None:
+    """Java's HTTP client and `curl --http2` send it with their first request."""
     with project.running_collector() as serving, connected(serving) as raw:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             raw.sendall(part)
-            serving.client("GET", "/health")  # it has been there by now
+            serving.client("GET", "/health")  # by its answer, the collector has read the part
         assert [202, 202] == statuses(raw, 2)
 
 
 @pytest.mark.parametrize("begun", [b"", HEAD])
-def test_who_begins_no_request_leaves_the_place_to_others(
+def test_a_connection_that_sends_no_whole_head_is_closed(
     project: EventProject, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand of them would keep everybody out, for as long as they like."""
+    """A thousand such connections could keep out all other senders forever."""
     monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with project.running_collector() as serving, connected(serving) as raw:
         raw.sendall(begun)
@@ -66,8 +66,10 @@ def test_who_begins_no_request_leaves_the_place_to_others(
         assert 202 == serving.client.post({"page": "/a"}).status
 
 
-def test_a_line_between_requests_begins_none(project: EventProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one that nobody need send, and it must not keep a connection for ever."""
+def test_an_empty_line_after_a_request_does_not_keep_the_connection_open(
+    project: EventProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It isn't the start of a request, and it must not keep a connection open forever."""
     monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with project.running_collector() as serving, connected(serving) as raw:
         raw.sendall(HEAD + b"\r\n" + BODY)
@@ -77,20 +79,20 @@ def test_a_line_between_requests_begins_none(project: EventProject, monkeypatch:
 
 
 def test_a_head_that_does_not_end_is_refused(project: EventProject) -> None:
-    """Nobody may fill the memory, least of all without a token."""
+    """No sender may fill the memory, above all without a token."""
     with project.running_collector() as serving:
         with connected(serving) as raw:
             raw.sendall(HEAD + b"x-more: " + b"a" * 65_536)
             assert [431] == statuses(raw, 1)
-        # one that doesn't read the refusal is cut off; the answer may be lost with what was on its way
+        # a sender that doesn't read the refusal is disconnected; the answer may be lost with the unread bytes
         with connected(serving) as raw, contextlib.suppress(OSError):
             for _ in range(100):
                 raw.sendall(b"x-more: " + b"a" * 100_000)
         assert 202 == serving.client.post({"page": "/a"}).status
 
 
-def test_a_long_head_is_none_too_long(project: EventProject) -> None:
-    """Nor are bodies counted, whatever begins in one piece with their end."""
+def test_a_long_head_is_accepted(project: EventProject) -> None:
+    """The limit doesn't count bodies, nor the bytes of the next request that arrive with the end of one."""
     with project.running_collector() as serving, connected(serving) as raw:
         long = HEAD + b"x-more: " + b"a" * 60_000 + b"\r\n\r\n" + BODY
         raw.sendall(long + long + long)

@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback with a state, for what only a socket shows; and .star files on disk."""
+"""An HTTP server on the loopback interface for tests that need a real socket; `.star` files on disk."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ import pytest
 
 @dataclasses.dataclass(frozen=True)
 class LoopbackRequest:
-    """A request as it arrived."""
+    """A request as the server received it."""
 
     method: str
     path: str
@@ -21,7 +21,7 @@ class LoopbackRequest:
 
 
 class LoopbackApi:
-    """Answers with what `reply` writes to the socket, and remembers what it was asked."""
+    """A server that answers through `reply_function` and stores the requests it received."""
 
     def __init__(self) -> None:
         self.requests: list[LoopbackRequest] = []
@@ -34,7 +34,7 @@ class LoopbackApi:
 def build_reply(
     status: int, body: bytes = b"", **headers: str
 ) -> Callable[[http.server.BaseHTTPRequestHandler, LoopbackRequest], None]:
-    """A reply that sends just this."""
+    """Return a reply function that sends this status, this body and these headers."""
 
     def reply(handler: http.server.BaseHTTPRequestHandler, _seen: LoopbackRequest) -> None:
         handler.send_response(status)
@@ -56,7 +56,7 @@ def _handler(api: LoopbackApi) -> type[http.server.BaseHTTPRequestHandler]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             seen = LoopbackRequest(self.command, self.path, headers, body)
             api.requests.append(seen)
-            with contextlib.suppress(ConnectionError):  # a client that gave up
+            with contextlib.suppress(ConnectionError):  # the client has closed the connection
                 api.reply_function(self, seen)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer_any  # noqa: N815
@@ -71,7 +71,7 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A client that hangs up is what some tests are about."""
+        """Ignore clients that close the connection: some tests do that on purpose."""
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def make_reply() -> Callable[..., Callable[[http.server.BaseHTTPRequestHandler, 
 
 @pytest.fixture
 def write_library(tmp_path: Path) -> Callable[..., Path]:
-    """Writes .star files into lib/ by name and gives the path of the first."""
+    """Return a function that writes `.star` files into `lib/` and returns the path of the first."""
 
     def write(**files: str) -> Path:
         folder = tmp_path / "lib"

@@ -1,4 +1,4 @@
-"""What goes out from which base to which target, and what is known of the API afterwards."""
+"""The rows to send from a base to its target, and the state of the key after each outcome."""
 
 import orjson
 import pytest
@@ -41,22 +41,22 @@ X1, X2, Y1 = row(11, '[7,"x"]'), row(12, '[7,"xx"]'), row(13, '[7,"y"]')
         (KeyState((ADA,), NO_ROWS), [(DELETE, ADA)]),
         (KeyState((ADA,), (ADA,)), []),
         (KeyState(NO_ROWS, NO_ROWS), []),
-        # an unanswered insert goes out as an insert again, with the newest values
+        # an unanswered insert is sent again as an insert, with the newest values
         (KeyState(NO_ROWS, (ANN,), maybe_sent=(ADA,)), [(INSERT, ANN)]),
-        # and if the row is gone by then, it may have to be removed
+        # if the table no longer has the row, the API may have to delete it
         (KeyState(NO_ROWS, NO_ROWS, maybe_sent=(ADA,)), [(DELETE, ADA)]),
-        # an unanswered update goes out although the row is back at its base
+        # after an unanswered update the row is sent, even if it equals its base again
         (KeyState((ADA,), (ADA,), maybe_sent=(ANN,)), [(PREIMAGE, ADA), (POSTIMAGE, ADA)]),
         (KeyState((ADA,), NO_ROWS, maybe_sent=(ANN,)), [(DELETE, ANN)]),
-        # an unanswered delete goes first again
+        # an unanswered delete is sent again, before the insert
         (KeyState((ADA,), (ANN,), maybe_sent=NO_ROWS), [(DELETE, ADA), (INSERT, ANN)]),
         (KeyState((ADA,), NO_ROWS, maybe_sent=NO_ROWS), [(DELETE, ADA)]),
-        # there is nothing that a delete could be of
+        # no delete is sent, because there is no row to delete
         (KeyState(NO_ROWS, (ANN,), maybe_sent=NO_ROWS), [(INSERT, ANN)]),
     ],
 )
-def test_a_row_goes_from_its_base_to_its_target(standing, expected):
-    """Insert, update and delete are only names for the way between the two."""
+def test_the_rows_to_send_lead_from_the_base_of_a_row_to_its_target(standing, expected):
+    """Insert, update and delete are only names for the difference between base and target."""
     assert [SentRow(*pair) for pair in expected] == find_rows_to_send(standing, UnitKind.ROW, LAYOUTS)
 
 
@@ -73,8 +73,8 @@ def test_a_row_goes_from_its_base_to_its_target(standing, expected):
         (KeyState((X1,), NO_ROWS, maybe_sent=(Y1,)), [(DELETE, X1), (DELETE, Y1)]),
     ],
 )
-def test_a_group_goes_as_a_whole(standing, expected):
-    """An API that takes whole invoices needs all of one, and nothing when only rowids changed."""
+def test_a_changed_group_is_sent_as_a_whole(standing, expected):
+    """An API that takes whole invoices needs all rows of one. It needs nothing when only rowids changed."""
     sent = find_rows_to_send(standing, UnitKind.GROUP, LAYOUTS)
     if expected is None:
         assert [DELETE, INSERT, INSERT] == [change for change, _ in sent]
@@ -83,7 +83,7 @@ def test_a_group_goes_as_a_whole(standing, expected):
 
 
 def test_an_added_column_that_is_null_is_no_change():
-    """A new column must not send a million equal rows."""
+    """After a new column in the table, a million equal rows must not be sent again."""
     same = KeyState((ADA,), (row(1, '[1,"Ada",null]', layout=2),))
     other = KeyState((ADA,), (row(1, '[1,"Ada","pro"]', layout=2),))
     assert [] == find_rows_to_send(same, UnitKind.ROW, LAYOUTS)
@@ -98,8 +98,8 @@ def test_an_added_column_that_is_null_is_no_change():
         (["Ada"], [("Ada", {"a": [1, None]})], False),
     ],
 )
-def test_a_group_in_other_columns_and_another_order_is_the_same_group(names, plans, *, is_same):
-    """As often as the other has it; a column that one doesn't have is null there."""
+def test_a_group_is_equal_in_any_order_and_with_added_columns_that_are_null(names, plans, *, is_same):
+    """Each row must occur equally often in both, and a column that one side lacks counts as null."""
     before = tuple(row(n, orjson.dumps([7, name]).decode()) for n, name in enumerate(names))
     now = tuple(row(9 - n, orjson.dumps([7, *plan]).decode(), layout=2) for n, plan in enumerate(plans))
     assert is_same == (not find_rows_to_send(KeyState(before, now), UnitKind.GROUP, LAYOUTS))
@@ -119,13 +119,13 @@ def settled(standing: KeyState, shape: UnitKind, *fates: SendResult) -> KeyState
         (KeyState(NO_ROWS, (ADA,)), [SendResult.REFUSED], KeyState(NO_ROWS, (ADA,))),
         (KeyState(NO_ROWS, (ADA,)), [SendResult.UNANSWERED], KeyState(NO_ROWS, (ADA,), (ADA,))),
         (KeyState((ADA,), (ANN,)), [SendResult.DELIVERED, SendResult.FAILED], KeyState((ADA,), (ANN,))),
-        # a pair of which one half failed goes out again as a pair, though its other half has arrived
+        # if one half of a pair failed, both are sent again, even if the other half has arrived
         (KeyState((ADA,), (ANN,)), [SendResult.FAILED, SendResult.DELIVERED], KeyState((ADA,), (ANN,), (ANN,))),
         (KeyState((ADA,), (ANN,)), [SendResult.FAILED, SendResult.REFUSED], KeyState((ADA,), (ANN,))),
-        # the image before only tells push what was there: that it was refused changes nothing
+        # the image before the update is only context: a rejection of it changes nothing
         (KeyState((ADA,), (ANN,)), [SendResult.REFUSED, SendResult.DELIVERED], KeyState((ANN,), (ANN,))),
         (KeyState((ADA,), NO_ROWS), [SendResult.UNANSWERED], KeyState((ADA,), NO_ROWS, NO_ROWS)),
-        # what went out before the unanswered delete may still be there
+        # the rows sent before the unanswered delete may still be in the API
         (
             KeyState(NO_ROWS, NO_ROWS, maybe_sent=(ADA,)),
             [SendResult.UNANSWERED],
@@ -139,8 +139,8 @@ def settled(standing: KeyState, shape: UnitKind, *fates: SendResult) -> KeyState
         ),
     ],
 )
-def test_a_row_s_base_follows_what_the_api_acknowledged(standing, fates, expected):
-    """What isn't known is kept as unknown: a guess here is a lost row later."""
+def test_the_base_of_a_row_follows_the_outcomes_of_its_push(standing, fates, expected):
+    """An unknown outcome stays unknown, because a wrong guess here loses a row later."""
     assert expected == settled(standing, UnitKind.ROW, *fates)
 
 
@@ -152,7 +152,7 @@ OK, NO, LATER, SILENT = SendResult.DELIVERED, SendResult.REFUSED, SendResult.FAI
     [
         (KeyState((X1,), (Y1,)), [OK, OK], KeyState((Y1,), (Y1,))),
         (KeyState((X1,), (Y1,)), [NO, NO], KeyState((X1,), (Y1,))),
-        # push calls deletes beside inserts ok because they are only context
+        # push returns ok for deletes next to inserts, because they are only context
         (KeyState((X1,), (Y1,)), [OK, NO], KeyState((X1,), (Y1,))),
         (KeyState((X1,), (Y1,)), [OK, LATER], KeyState((X1,), (Y1,))),
         (KeyState(NO_ROWS, (X1, X2)), [OK, NO], KeyState((X1,), (X1, X2))),
@@ -164,13 +164,13 @@ OK, NO, LATER, SILENT = SendResult.DELIVERED, SendResult.REFUSED, SendResult.FAI
         (KeyState(NO_ROWS, NO_ROWS, (X1,)), [SILENT], KeyState(NO_ROWS, NO_ROWS, (X1,))),
     ],
 )
-def test_a_group_s_base_follows_what_the_api_acknowledged(standing, fates, expected):
-    """Parts of a group may arrive; a group of which nobody knows goes out whole again."""
+def test_the_base_of_a_group_follows_the_outcomes_of_its_push(standing, fates, expected):
+    """Some rows of a group may arrive. A group with an unknown outcome is sent again as a whole."""
     assert expected == settled(standing, UnitKind.GROUP, *fates)
 
 
-def test_an_image_survives_being_text():
-    """Payloads have spaces, quotes and escaped line breaks of their own."""
+def test_a_row_set_can_be_stored_as_text():
+    """Payloads may contain spaces, quotes and escaped line breaks."""
     image = (row(1, '[1,"a \\n b"]'), row(-2, '["","é 😀"]', layout=12))
     assert image == load_row_set(dump_row_set(image))
     assert NO_ROWS == load_row_set(dump_row_set(NO_ROWS))

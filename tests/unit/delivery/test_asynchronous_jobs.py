@@ -1,4 +1,4 @@
-"""Batches that an API makes jobs of: handed over once, asked about over runs, settled at their end."""
+"""The jobs of asynchronous APIs: each is submitted once, polled in several runs, and settled at its end."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ def sync(api: DemoApi, tmp_path: Path) -> ContactSync:
 
 
 def leave_open(sync: ContactSync, *, count: int = 10) -> None:
-    """Hand over so many contacts to jobs that don't end."""
+    """Submit so many contacts as jobs that don't end."""
     sync.api.delay_jobs(99)
     sync.write(**build_emails(count=count))
     sync.run()
@@ -35,17 +35,17 @@ def polled(api: DemoApi) -> int:
 
 
 def test_a_job_that_ends_within_the_run_is_settled_in_it(sync, api):
-    """Each row gets what the job says of it."""
+    """Each row gets its own result from the job."""
     sync.write(**build_emails(7, count=25))
     sync.run()
     assert (24, {"C-7"}) == (len(sync.delivered_emails()), set(sync.dead_letter_errors()))
-    assert (3, 6) == (submitted(api), polled(api))  # each is asked about twice
+    assert (3, 6) == (submitted(api), polled(api))  # each job is polled twice
     assert [30.0] * 6 == sync.sleep_seconds
     assert 0 == sync.read_queue_status().depth
 
 
-def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, api):
-    """It holds a place that other runs want."""
+def test_a_run_waits_two_minutes_and_leaves_the_job_to_a_later_run(sync, api):
+    """A waiting run takes a place that other runs need."""
     api.delay_jobs(7)
     sync.write(**build_emails(count=10))
     sync.run()
@@ -64,8 +64,8 @@ def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, ap
     assert (1, 8, 0) == (submitted(api), polled(api), sync.read_queue_status().depth)
 
 
-def test_a_run_waits_a_quarter_of_an_hour_in_all(sync, api):
-    """With news each minute it would go on for as long as there are rows."""
+def test_a_run_waits_for_jobs_fifteen_minutes_in_total(sync, api):
+    """If a job ended each minute, the run would otherwise last until all rows were sent."""
     sync.push |= {"batch_size": 1, "poll_interval": "1m"}
     api.delay_jobs(0)
     sync.write(**build_emails(count=20))
@@ -76,7 +76,7 @@ def test_a_run_waits_a_quarter_of_an_hour_in_all(sync, api):
 
 
 def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, api):
-    """An hour between two polls is no reason to hold a run for an hour."""
+    """A run must not last an hour because the polls are an hour apart."""
     sync.push["poll_interval"] = "5m"
     sync.write(**build_emails(count=10))
     sync.run()
@@ -84,14 +84,14 @@ def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, 
 
 
 def test_as_many_jobs_as_allowed_are_open_at_once(sync, api):
-    """Bulk APIs count them."""
+    """APIs for bulk jobs limit the number of open jobs."""
     sync.push["max_concurrent"] = 3
     leave_open(sync, count=50)
     assert (3, 20) == (submitted(api), sync.read_queue_status().pending_units)
 
 
-def test_newer_changes_wait_beside_a_job_and_go_when_it_has_ended(sync, api):
-    """Two jobs with one key might be worked on in any order."""
+def test_newer_changes_of_a_key_are_sent_after_its_job_has_ended(sync, api):
+    """The API may work on two jobs with the same key in any order."""
     leave_open(sync)
     sync.write(c3="new@example.com")
     sync.run()
@@ -101,8 +101,8 @@ def test_newer_changes_wait_beside_a_job_and_go_when_it_has_ended(sync, api):
     assert (2, "new@example.com", 0) == (submitted(api), sync.delivered_emails()["C-3"], sync.read_queue_status().depth)
 
 
-def test_a_job_that_takes_too_long_is_handed_over_anew_when_it_is_due(sync, api):
-    """The time counts from its submission, over runs; and it is asked once more before it is given up."""
+def test_a_job_that_timed_out_is_submitted_again_when_its_rows_are_due(sync, api):
+    """The timeout counts from the submission, over several runs. The job is polled once more before it is given up."""
     sync.push["poll_timeout"] = "10m"
     api.delay_jobs(999)
     sync.write(c1="1@example.com")
@@ -116,8 +116,8 @@ def test_a_job_that_takes_too_long_is_handed_over_anew_when_it_is_due(sync, api)
     assert (2, 0) == (submitted(api), sync.read_queue_status().depth)
 
 
-def test_a_job_that_ended_while_nobody_looked_is_no_time_out(sync, api):
-    """A machine that was off over the week-end asks before it gives up."""
+def test_a_job_that_ended_between_two_runs_is_not_timed_out(sync, api):
+    """After a weekend without power, the run polls the job before it gives it up."""
     api.delay_jobs(4)
     sync.write(c1="1@example.com")
     sync.run()
@@ -136,8 +136,8 @@ def test_a_job_that_ended_while_nobody_looked_is_no_time_out(sync, api):
         ('return {"done": True, "per_row": {"1:insert": "ok", "2:insert": "reject: no"}}', 2),
     ],
 )
-def test_both_forms_of_poll_s_answer(sync, api, poll, settled):
-    """The documents show one, and newer ones the other."""
+def test_poll_may_return_its_result_in_two_forms(sync, api, poll, settled):
+    """Older docs show one form, and newer docs show the other."""
     sync.functions = f"{JOB_PUSH}\ndef poll(job_ref):\n    {poll}\n"
     sync.write(c1="1@example.com", c2="2@example.com")
     sync.run()
@@ -145,8 +145,8 @@ def test_both_forms_of_poll_s_answer(sync, api, poll, settled):
     assert (settled, settled == 0) == (ended, sync.read_queue_status().open_jobs == 1)
 
 
-def test_poll_gets_what_it_declares(sync, api):
-    """Its job, and all that push may have."""
+def test_poll_gets_the_arguments_that_it_declares(sync, api):
+    """It can have the job reference and every argument that push can have."""
     sync.functions = (
         JOB_PUSH
         + """
@@ -161,7 +161,7 @@ def poll(job_ref, rows, batch_number, kind, key_columns, columns):
 
 
 def test_a_failed_job_fails_its_batch(sync, api):
-    """With place and reason; it goes out again as a new job when it is due."""
+    """The error has the place and the reason. The rows are sent again as a new job when they are due."""
     sync.functions = JOB_PUSH + 'def poll(job_ref):\n    fail("job failed: " + job_ref["job_id"])\n'
     sync.write(**build_emails(count=3))
     sync.run()
@@ -169,8 +169,8 @@ def test_a_failed_job_fails_its_batch(sync, api):
     assert (3, 1) == (sync.read_queue_status().waiting_units, submitted(api))
 
 
-def test_a_job_is_not_lost_to_an_api_that_is_down_while_it_is_asked_about(sync, api):
-    """poll() fails over an answer that isn't there; the job may well be done."""
+def test_a_job_survives_polls_that_get_no_answer(sync, api):
+    """A failed poll says nothing about the job: it may be done."""
     sync.write(**build_emails(count=3))
     api.fail(method="GET", status=503, times=2)
     delivery = sync.run()
@@ -178,7 +178,7 @@ def test_a_job_is_not_lost_to_an_api_that_is_down_while_it_is_asked_about(sync, 
 
 
 def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
-    """An API that is down is left alone."""
+    """The run sends no more requests to an API that is down."""
     sync.write(**build_emails(count=3))
     api.fail(method="GET", status=503, times=3)
     delivery = sync.run()
@@ -187,8 +187,8 @@ def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
     assert (1, 0) == (submitted(api), sync.read_queue_status().depth)
 
 
-def test_polls_that_are_answered_do_not_hide_that_nothing_can_be_submitted(sync, api):
-    """A server for jobs that is up beside one for batches that is down: the whole table would be tried."""
+def test_answered_polls_do_not_hide_an_outage_of_submissions(sync, api):
+    """The server for jobs is up, and the one for batches is down. The run must not try the whole table."""
     sync.push |= {"max_concurrent": 2, "batch_size": 1}
     api.delay_jobs(99)
     sync.write(c1="1@example.com")
@@ -200,8 +200,8 @@ def test_polls_that_are_answered_do_not_hide_that_nothing_can_be_submitted(sync,
     assert (True, 3, 4) == (delivery.is_outage, submitted(api) - 1, sync.read_queue_status().pending_units)
 
 
-def test_a_run_that_is_let_no_further_asks_about_no_job(sync, api):
-    """Whoever holds a run that goes on wants it to end."""
+def test_a_run_that_may_not_continue_polls_no_job(sync, api):
+    """The user who pauses a sync wants its run to end."""
     leave_open(sync)
     asked = polled(api)
     sync.now += 600
@@ -209,8 +209,8 @@ def test_a_run_that_is_let_no_further_asks_about_no_job(sync, api):
     assert (asked, 1) == (polled(api), sync.read_queue_status().open_jobs)
 
 
-def test_a_run_that_only_asks_hands_nothing_over(sync, api):
-    """Neither what is pending, nor what a dead owner left frozen."""
+def test_a_run_that_only_polls_submits_nothing(sync, api):
+    """It sends no pending rows, and no batch that a crashed process had claimed."""
     leave_open(sync, count=25)
     with open_queue(sync.queue, shape=UnitKind.ROW) as queue:
         assert claim_batch(queue, size=10, number=2)
@@ -222,18 +222,18 @@ def test_a_run_that_only_asks_hands_nothing_over(sync, api):
     assert (25, 0) == (len(sync.delivered_emails()), sync.read_queue_status().depth)
 
 
-def test_jobs_that_nobody_can_ask_about_end_and_their_rows_go_anew(sync, api):
-    """Else they hang for ever, and with them all that is to come of their keys."""
+def test_the_rows_of_jobs_without_poll_are_sent_again(sync, api):
+    """Otherwise these jobs would stay open forever and block all later changes of their keys."""
     leave_open(sync)
     sync.write(c3="new@example.com")
     sync.push["batch_mode"], sync.functions = "atomic", ATOMIC_PUSH
     sync.run_later(60)
     (told,) = sync.settled_batches[-2].errors
     assert told.startswith("the push function has no poll() any more")
-    assert "new@example.com" == sync.delivered_emails()["C-3"]  # what is newer doesn't wait
+    assert "new@example.com" == sync.delivered_emails()["C-3"]  # the newer change doesn't wait
     standing = sync.read_queue_status()
     assert (0, 9) == (standing.open_jobs, standing.waiting_units)
-    assert [(9,)] == sync.query_queue("select count(maybe_sent) from unit")  # nobody knows what was taken
+    assert [(9,)] == sync.query_queue("select count(maybe_sent) from unit")  # it is unknown which rows the API has
     sync.run_later(3600)
     assert (10, "new@example.com", 0) == (
         len(sync.delivered_emails()),
@@ -242,7 +242,7 @@ def test_jobs_that_nobody_can_ask_about_end_and_their_rows_go_anew(sync, api):
     )
 
 
-def test_a_file_that_makes_no_jobs_any_more_asks_on_about_those_that_it_made(sync, api):
+def test_a_sink_that_no_longer_makes_jobs_still_polls_its_open_ones(sync, api):
     """As long as it has a poll(), nothing has to be sent twice."""
     leave_open(sync)
     sync.push["batch_mode"], sync.functions = "atomic", ATOMIC_PUSH + ASYNC_PUSH.removeprefix(JOB_PUSH)
@@ -252,8 +252,8 @@ def test_a_file_that_makes_no_jobs_any_more_asks_on_about_those_that_it_made(syn
 
 
 @pytest.mark.parametrize("returned", ["None", '"J-1"', "[1]"])
-def test_what_is_no_job_reference_is_an_error(sync, api, returned):
-    """It couldn't be asked about."""
+def test_a_job_reference_that_is_not_a_dict_is_an_error(sync, api, returned):
+    """Such a job couldn't be polled."""
     sync.functions = f"def push(rows):\n    return {returned}\ndef poll(job_ref):\n    pass\n"
     sync.write(c1="1@example.com")
     sync.run()
@@ -262,8 +262,8 @@ def test_what_is_no_job_reference_is_an_error(sync, api, returned):
     assert 1 == sync.read_queue_status().waiting_units
 
 
-def test_an_end_of_a_job_that_tells_nothing_of_its_rows_is_an_error(sync, api):
-    """{"done": True} alone might mean anything."""
+def test_a_job_that_ends_without_results_for_its_rows_is_an_error(sync, api):
+    """`{"done": True}` alone might mean anything."""
     sync.functions = JOB_PUSH + 'def poll(job_ref):\n    return {"done": True}\n'
     sync.write(c1="1@example.com")
     sync.run()
@@ -271,8 +271,8 @@ def test_an_end_of_a_job_that_tells_nothing_of_its_rows_is_an_error(sync, api):
     assert error.startswith("poll() ended the job with nothing; it ends it with")
 
 
-def test_a_job_reference_is_handed_to_poll_just_as_push_gave_it(sync, api):
-    """A user's or an account's name in it is no reason to look for another job; elsewhere it is masked."""
+def test_poll_gets_the_job_reference_exactly_as_push_returned_it(sync, api):
+    """A secret's value in it must not change the job's address. In the queue snapshot the secret is masked."""
     account = f'"/accounts/{DEMO_KEY}/jobs"'
     sync.functions = JOB_PUSH.replace('"job_id": ', f'"in": {account}, "job_id": ') + ASYNC_PUSH.removeprefix(
         JOB_PUSH
@@ -287,11 +287,11 @@ def test_a_job_reference_is_handed_to_poll_just_as_push_gave_it(sync, api):
 
 
 class StopError(BaseException):
-    """The process ends here."""
+    """The end of the process."""
 
 
-def test_a_process_that_ends_between_two_polls_goes_on_with_the_same_job(sync, api):
-    """A job whose reference is held is never submitted twice."""
+def test_the_job_stays_the_same_after_a_crash_between_two_polls(sync, api):
+    """A job whose reference is stored is never submitted twice."""
 
     def stop(_seconds: float) -> None:
         raise StopError
@@ -304,8 +304,8 @@ def test_a_process_that_ends_between_two_polls_goes_on_with_the_same_job(sync, a
     assert (1, 0) == (submitted(api), sync.read_queue_status().depth)
 
 
-def test_a_queue_that_was_lost_goes_on_with_the_job_of_its_frontier(sync, api):
-    """And with the change that waits beside it."""
+def test_a_lost_queue_continues_with_the_job_in_its_snapshot(sync, api):
+    """It also sends the change that waited for the job."""
     leave_open(sync, count=25)
     sync.write(c3="new@example.com")
     sync.save_snapshot()

@@ -1,4 +1,4 @@
-"""The depth of our calls between a batch and its HTTP request."""
+"""The number of ondatra's function calls between a batch and its HTTP request."""
 
 import socket
 import threading
@@ -19,7 +19,7 @@ MAX_FRAMES = 16
 def test_a_request_is_sent_from_a_short_stack(
     api: DemoApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, functions: str, mode: str
 ) -> None:
-    """Who debugs a push function can read the whole way from its thread to the socket."""
+    """A developer who debugs a push function can read each call from its thread to the socket."""
     stacks: list[list[str]] = []
     send = socket.socket.send
 

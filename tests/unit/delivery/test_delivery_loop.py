@@ -1,4 +1,4 @@
-"""Several batches at once: who is on the way beside whom, and what an end in the middle leaves."""
+"""The delivery of several batches at once, and the queue after a run that was cut off."""
 
 import contextlib
 import dataclasses
@@ -33,12 +33,12 @@ from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("id", "string"),))
-SECONDS = 30  # more than anything here takes
+SECONDS = 30  # longer than anything in this file takes
 
 
 @dataclasses.dataclass
 class ScriptedApi:
-    """What a push function is to deliver(); `meet` is called by each batch while it is under way."""
+    """A push function for deliver(). Each batch calls `on_batch` while it is in flight."""
 
     on_batch: Callable[[list[str]], object] = lambda keys: None
     received_keys: list[str] = dataclasses.field(default_factory=list)
@@ -95,8 +95,8 @@ def send(queue: Queue, api: ScriptedApi, *, threads: int, size: int = 1, **optio
     return deliver(queue, api, course, DeliveryHooks(**given))
 
 
-def test_as_many_batches_as_allowed_are_on_their_way_at_once(queue):
-    """An API that answers slowly is no reason to wait for it in single file."""
+def test_as_many_batches_as_allowed_are_in_flight_at_once(queue):
+    """Batches don't wait for each other when an API answers slowly."""
     together = threading.Barrier(3)
     api = ScriptedApi(on_batch=lambda keys: together.wait(SECONDS))
     fill(queue, "abcdefghi")
@@ -106,8 +106,8 @@ def test_as_many_batches_as_allowed_are_on_their_way_at_once(queue):
     assert [] == queue.store.fetch_rows("select * from unit")
 
 
-def test_while_an_api_takes_its_time_there_is_time_for_other_things(queue):
-    """Records of what came back before it have their minute, and it may take ten."""
+def test_the_loop_does_other_work_while_it_waits_for_an_api(queue):
+    """Records of settled batches are written within a minute, even if an answer takes ten."""
     looked = threading.Event()
     api = ScriptedApi(on_batch=lambda keys: looked.wait(SECONDS))
     fill(queue, "a")
@@ -115,7 +115,7 @@ def test_while_an_api_takes_its_time_there_is_time_for_other_things(queue):
     assert (["a"], True) == (api.received_keys, looked.is_set())
 
 
-def test_one_thread_sends_in_order_and_one_at_a_time(queue):
+def test_one_thread_sends_batches_in_order_and_one_at_a_time(queue):
     """The next batch is claimed ahead, but not sent."""
     api = ScriptedApi()
     fill(queue, "abcdefgh")
@@ -123,8 +123,8 @@ def test_one_thread_sends_in_order_and_one_at_a_time(queue):
     assert (list("abcdefgh"), 1) == (api.received_keys, api.max_in_flight)
 
 
-def test_journals_are_used_again_and_leave_no_file(queue, path):
-    """Ten thousand batches aren't ten thousand files, and answers hold people's data."""
+def test_journals_are_reused_and_their_files_are_deleted(queue, path):
+    """Ten thousand batches must not make ten thousand files, and responses contain personal data."""
     files: set[str] = set()
     api = ScriptedApi(on_batch=lambda keys: files.update(each.name for each in path.parent.glob("*.journal*")))
     fill(queue, "abcdefghijklmnopqrstuvwxyz")
@@ -133,8 +133,8 @@ def test_journals_are_used_again_and_leave_no_file(queue, path):
     assert [] == list(path.parent.glob("*.journal*"))
 
 
-def test_what_was_claimed_ahead_is_let_go_when_the_api_is_down(queue):
-    """A frozen batch would keep its rows from their newer values."""
+def test_batches_claimed_ahead_are_released_when_the_api_is_down(queue):
+    """The rows of a claimed batch wouldn't get newer values."""
     api = ScriptedApi(is_api_down=True)
     fill(queue, "abcdefgh")
     delivery = send(queue, api, threads=1)
@@ -145,8 +145,8 @@ def test_what_was_claimed_ahead_is_let_go_when_the_api_is_down(queue):
     )
 
 
-def test_an_outage_of_the_last_batch_alone_is_no_api_that_is_down(queue):
-    """Eight of nine arrived: an alarm for it would be one that nobody minds any more."""
+def test_an_outage_of_only_the_last_batch_does_not_count_as_an_outage(queue):
+    """The other batches arrived. Users would stop reading alerts about a single failed batch."""
     fill(queue, "abc")
     api = ScriptedApi()
     api.on_batch = lambda keys: setattr(api, "is_api_down", keys == ["c"])
@@ -154,11 +154,11 @@ def test_an_outage_of_the_last_batch_alone_is_no_api_that_is_down(queue):
     assert (3, False) == (delivery.batch_count, delivery.is_outage)
     fill(queue, "d", version=2)
     api.on_batch = lambda keys: setattr(api, "is_api_down", True)
-    assert send(queue, api, threads=1).is_outage  # nothing arrived
+    assert send(queue, api, threads=1).is_outage  # no batch arrived
 
 
-def test_contents_of_any_size_are_not_held_ahead_of_their_turn(tmp_path):
-    """Eight whole partitions in memory, and kept from newer values, for one that is sent."""
+def test_a_mirror_sync_claims_no_batch_ahead(tmp_path):
+    """Otherwise memory would hold eight partitions for one that is sent, and they wouldn't get newer values."""
     with open_queue(tmp_path / "mirror.sqlite", shape=UnitKind.MIRROR) as mirror:
         fill(mirror, "abcdefgh")
         claimed: set[int] = set()
@@ -171,8 +171,8 @@ def test_contents_of_any_size_are_not_held_ahead_of_their_turn(tmp_path):
     assert {1} == claimed
 
 
-def test_numbers_of_batches_begin_at_one_and_go_on_after_a_crash(queue):
-    """A batch keeps its number, and no other one has it in that run."""
+def test_batch_numbers_begin_at_one_and_continue_after_a_crash(queue):
+    """A batch keeps its number, and no other batch of that run has it."""
     numbers: list[int] = []
     fill(queue, "abcd")
 
@@ -193,8 +193,8 @@ def test_numbers_of_batches_begin_at_one_and_go_on_after_a_crash(queue):
     assert 1 == numbers[-1]
 
 
-def test_a_pause_lets_no_further_batch_out(queue):
-    """Also none that was claimed before it."""
+def test_a_paused_sync_sends_no_further_batch(queue):
+    """A batch that was claimed before the pause isn't sent either."""
     api = ScriptedApi()
     fill(queue, "abcdefgh")
     delivery = send(queue, api, threads=2, may_continue=lambda: len(api.received_keys) < 2)
@@ -203,11 +203,11 @@ def test_a_pause_lets_no_further_batch_out(queue):
 
 
 class PoisonError(Exception):
-    """The process ends here."""
+    """The end of the process."""
 
 
-def test_the_row_that_ends_the_process_is_found_among_eight_batches(queue, caplog):
-    """Batches that were on their way beside it are not to blame."""
+def test_the_row_that_crashes_the_process_is_found_among_eight_batches(queue, caplog):
+    """The other batches in flight don't become dead letters."""
     fill(queue, "abcdefghijklmnop")
 
     def meet(keys: list[str]) -> None:
@@ -221,14 +221,14 @@ def test_the_row_that_ends_the_process_is_found_among_eight_batches(queue, caplo
             break
         except PoisonError:
             assert crashes < 10
-    assert 3 + 3 == crashes  # as a batch, then alone
+    assert 3 + 3 == crashes  # three times in its batch, then three times alone
     assert ["d"] == dead_letters_of(queue)
     assert set("abcefghijklmnop") == set(api.received_keys)
     assert [] == load_batches(queue)
 
 
-def test_an_interrupted_run_holds_nothing_against_its_batches_and_waits_for_no_api(queue):
-    """Who presses Ctrl-C five times wants an end, not dead letters."""
+def test_ctrl_c_counts_as_no_crash_and_does_not_wait_for_the_api(queue):
+    """A user who presses Ctrl-C five times wants the run to end, and wants no dead letters."""
     fill(queue, "abcd")
     never = threading.Event()
     away = threading.Semaphore(0)
@@ -260,8 +260,8 @@ def test_an_interrupted_run_holds_nothing_against_its_batches_and_waits_for_no_a
     assert [] == queue.store.fetch_rows("select * from unit")
 
 
-def test_a_run_that_fails_beside_its_batches_holds_nothing_against_them(queue):
-    """A full disk, a bucket that is out of reach: three such runs were three crashes of good rows."""
+def test_a_failure_outside_of_push_counts_as_no_crash_of_the_batches(queue):
+    """Three runs with a full disk or an unreachable bucket must not turn valid rows into dead letters."""
     fill(queue, "abcd")
 
     def fail(attempts: int) -> float:
@@ -281,8 +281,8 @@ def dead_letters_of(queue: Queue) -> list[str]:
     return [letter.key for letter in read_dead_letters(queue.store, UnitKind.ROW)]
 
 
-def test_what_is_on_its_way_beside_a_failing_push_comes_to_its_end(queue):
-    """A mistake of ours shouldn't cut off calls of others in the middle."""
+def test_batches_in_flight_are_finished_when_another_push_crashes(queue):
+    """An error in ondatra must not cut off the calls of other batches."""
     fill(queue, "ab")
     both = threading.Barrier(2)
 
@@ -297,8 +297,8 @@ def test_what_is_on_its_way_beside_a_failing_push_comes_to_its_end(queue):
     assert ["b"] == api.received_keys
 
 
-def test_what_came_back_before_a_failing_push_is_settled(queue):
-    """Several that have ended share a commit; one that failed must not take the others with it."""
+def test_batches_that_ended_before_a_crashed_push_are_settled(queue):
+    """Batches that have ended share a commit, and a crashed one must not discard the others' results."""
     fill(queue, "abcd")
     c_is_sent = threading.Event()
 
@@ -310,12 +310,12 @@ def test_what_came_back_before_a_failing_push_is_settled(queue):
     api = ScriptedApi(on_batch=meet)
     with pytest.raises(PoisonError):
         send(queue, api, threads=1, on_settled=lambda batch, settled: c_is_sent.wait(SECONDS))
-    assert ["a", "b"] == api.received_keys  # and d, which was claimed ahead, stays here
+    assert ["a", "b"] == api.received_keys  # d, which was claimed ahead, isn't sent
     assert [("c",), ("d",)] == queue.store.fetch_rows("select key from unit order by key")
 
 
-def test_what_was_claimed_ahead_of_a_kill_is_sent_as_if_nothing_had_been(queue):
-    """Push has never seen it: it is held against nobody, and needs not go alone."""
+def test_batches_claimed_ahead_of_a_kill_are_sent_normally(queue):
+    """Push never saw them, so they don't count as crashed and needn't be sent row by row."""
     fill(queue, "abcd")
     seen, *_ = [claim_batch(queue, size=1, number=number) for number in (1, 2, 3, 4)]
     journal = ResponseJournal.open(queue.store.path.with_suffix(".journal"), seen.batch_key)
@@ -327,8 +327,8 @@ def test_what_was_claimed_ahead_of_a_kill_is_sent_as_if_nothing_had_been(queue):
     assert (list("abcd"), [1, 0, 0, 0]) == (api.received_keys, crashes)
 
 
-def test_an_interrupt_amid_settling_is_no_crash_of_the_batch(queue):
-    """The commit didn't happen, so the batch is still on its way, and is forgiven like the others."""
+def test_ctrl_c_while_a_batch_is_settled_counts_as_no_crash(queue):
+    """Its commit didn't happen, so the batch is still in flight, and the shutdown isn't counted as a crash."""
 
     def interrupt(attempts: int) -> float:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""While rows pass by, Python's collector stays out of their way, and is as it was afterwards."""
+"""The garbage collector's threshold: raised during delivery, and restored afterwards."""
 
 import gc
 from collections.abc import Iterator
@@ -16,28 +16,28 @@ def default_gc_threshold() -> Iterator[tuple[int, int, int]]:
 
 
 def collections_of(objects: int) -> int:
-    """How often the collector runs while so many objects come to live."""
+    """Return how often the collector runs while this many objects are created."""
     before = gc.get_stats()[0]["collections"]
     held = [[number] for number in range(objects)]
     assert len(held) == objects
     return gc.get_stats()[0]["collections"] - before
 
 
-def test_rows_have_it_run_seldom():
+def test_the_garbage_collector_runs_less_often_during_delivery():
     gc.collect()
     with raise_gc_threshold():
         seldom = collections_of(20_000)
     assert (0, True) == (seldom, collections_of(20_000) > 0)
 
 
-def test_it_is_as_before_also_after_an_error(default_gc_threshold):
+def test_the_threshold_is_restored_after_an_error(default_gc_threshold):
     with pytest.raises(ZeroDivisionError), raise_gc_threshold():
         _ = 1 / 0
     assert default_gc_threshold == gc.get_threshold()
 
 
 @pytest.mark.parametrize("own", [0, GC_THRESHOLD * 2])
-def test_somebody_s_own_measure_stays(own):
+def test_a_higher_threshold_and_a_disabled_collector_are_kept(own):
     gc.set_threshold(own, 10, 10)
     with raise_gc_threshold():
         assert (own, 10, 10) == gc.get_threshold()

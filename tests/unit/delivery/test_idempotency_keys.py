@@ -1,4 +1,4 @@
-"""Which Idempotency-Key a call has: the same for the same change, another for everything else."""
+"""The Idempotency-Key of a call: the same for the same change, and a different one for any other."""
 
 import shutil
 from pathlib import Path
@@ -37,7 +37,7 @@ def a_sync(
 
 
 def test_a_call_without_an_answer_keeps_its_key_in_the_next_run(api: DemoApi, tmp_path: Path) -> None:
-    """So an API that heeds keys answers again what it did, where it would have made the contact twice."""
+    """An API that supports the header repeats its answer, and doesn't create the contact twice."""
     sync = a_sync(tmp_path, api, PUSH.replace('{"email"', '{"customer_id": row["customer_id"], "email"'))
     sync.write(c1="1@example.com")
     api.fail(method="POST", drop="after")
@@ -59,8 +59,8 @@ def test_a_push_function_may_choose_its_own_key(tmp_path: Path) -> None:
         assert 1 == len(set(api.received_keys))
 
 
-def test_an_answered_failure_is_followed_by_another_key(tmp_path: Path) -> None:
-    """An API that stores its first answer under a key would give it again for ever."""
+def test_after_an_answered_failure_the_next_try_has_another_key(tmp_path: Path) -> None:
+    """An API that stores its first answer under a key would return that failure forever."""
     with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api)
         sync.write(c1="1@example.com")
@@ -72,7 +72,7 @@ def test_an_answered_failure_is_followed_by_another_key(tmp_path: Path) -> None:
 
 
 def test_the_same_change_has_the_same_key_in_a_new_queue(tmp_path: Path) -> None:
-    """On another machine, after any loss: nothing of the key is drawn by chance."""
+    """The key has no random part, so another machine computes the same key after a loss."""
     with running_idempotency_key_api() as api:
         for disk in ("one", "two"):
             (tmp_path / disk).mkdir()
@@ -84,7 +84,7 @@ def test_the_same_change_has_the_same_key_in_a_new_queue(tmp_path: Path) -> None
         assert 5 == len(set(first))
 
 
-def test_a_value_that_comes_back_is_another_change(tmp_path: Path) -> None:
+def test_a_value_that_comes_back_has_another_key(tmp_path: Path) -> None:
     with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api)
         for email in ("a@example.com", "b@example.com", "a@example.com"):
@@ -95,7 +95,7 @@ def test_a_value_that_comes_back_is_another_change(tmp_path: Path) -> None:
 
 
 def test_equal_calls_for_two_rows_have_two_keys(tmp_path: Path) -> None:
-    """In one batch and in two: rows of append may be equal in everything that is sent."""
+    """This holds in one batch and in two, because rows of `append` may be equal in everything that is sent."""
     with running_idempotency_key_api() as api:
         for batch_size in (1, 2):
             folder = tmp_path / str(batch_size)
@@ -108,11 +108,11 @@ def test_equal_calls_for_two_rows_have_two_keys(tmp_path: Path) -> None:
 
 
 def test_a_replayed_row_has_another_key(tmp_path: Path) -> None:
-    """The operator wants it to be done, not to be answered from a store."""
+    """The operator wants the API to do the work, and not to repeat a stored answer."""
     with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api, PUSH.replace("error: ", "reject: "))
         sync.write(c1="1@example.com")
-        api.next_statuses = [0]  # no answer at all, so the key would stay as it is
+        api.next_statuses = [0]  # no answer at all, so without a replay the key would stay the same
         sync.run()
         assert ["C-1"] == list(sync.dead_letter_errors())
         with open_queue(sync.queue, shape=UnitKind.ROW) as queue:
@@ -121,8 +121,8 @@ def test_a_replayed_row_has_another_key(tmp_path: Path) -> None:
         assert 2 == len(set(api.received_keys))
 
 
-def test_renewed_keys_outlive_the_queue(tmp_path: Path) -> None:
-    """The frontier has them: else the stored failure would be the answer to the next try, too."""
+def test_renewed_keys_survive_the_loss_of_the_queue(tmp_path: Path) -> None:
+    """The queue snapshot has them. Otherwise the API would answer the next try with its stored failure."""
     with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api)
         sync.write(c1="1@example.com")
@@ -138,8 +138,8 @@ def test_renewed_keys_outlive_the_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("push", "mode"), [(PUSH, "sync"), (ATOMIC_PUSH, "atomic")])
-def test_a_key_never_serves_two_bodies(tmp_path: Path, push: str, mode: str) -> None:
-    """The API refuses that for good, as Stripe does, so one wrong key would leave a row behind."""
+def test_a_key_is_never_used_for_two_bodies(tmp_path: Path, push: str, mode: str) -> None:
+    """Like Stripe, the API always refuses that, so one wrong key would leave a row undelivered."""
     with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api, push, batch_size=3, batch_mode=mode)
         for step in range(4):

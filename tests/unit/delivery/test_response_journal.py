@@ -1,4 +1,4 @@
-"""A crash doesn't send an answered call again."""
+"""The journal of responses: after a crash, an answered call isn't sent again."""
 
 import contextlib
 import dataclasses
@@ -41,8 +41,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "queue" / "crm.journal"
 
 
-def test_the_same_batch_is_answered_from_its_journal(path: Path) -> None:
-    """The answer is given again as it came."""
+def test_the_journal_answers_the_calls_of_the_same_batch(path: Path) -> None:
+    """The stored answer is returned unchanged."""
     with journal_of(path) as journal:
         journal.record_response(journal.next_call_key("a"), ANSWER)
 
@@ -51,8 +51,8 @@ def test_the_same_batch_is_answered_from_its_journal(path: Path) -> None:
         assert journal.response_count == 1
 
 
-def test_equal_calls_are_told_apart_by_their_order(path: Path) -> None:
-    """Two equal rows are two calls; only the first was answered."""
+def test_equal_calls_are_distinguished_by_their_order(path: Path) -> None:
+    """Two equal rows are two calls, and only the first was answered."""
     with journal_of(path) as journal:
         journal.record_response(journal.next_call_key("a"), ANSWER)
 
@@ -60,8 +60,8 @@ def test_equal_calls_are_told_apart_by_their_order(path: Path) -> None:
         assert [ANSWER, None] == [journal.find_response(journal.next_call_key("a")) for _ in range(2)]
 
 
-def test_another_batch_starts_with_nothing(path: Path) -> None:
-    """Its equal calls are new ones: a row that comes back later has to be sent."""
+def test_another_batch_starts_with_an_empty_journal(path: Path) -> None:
+    """Its equal calls are new: a row that gets an old value again has to be sent."""
     with journal_of(path) as journal:
         journal.record_response(journal.next_call_key("a"), ANSWER)
 
@@ -71,8 +71,8 @@ def test_another_batch_starts_with_nothing(path: Path) -> None:
         assert journal.response_count == 0
 
 
-def test_an_open_journal_turns_to_the_next_batch(path: Path) -> None:
-    """It then is as one that was opened for that batch, on disk too."""
+def test_an_open_journal_can_begin_the_next_batch(path: Path) -> None:
+    """It then equals a journal that was opened for that batch, on disk too."""
     with journal_of(path) as journal:
         journal.record_response(journal.next_call_key("a"), ANSWER)
         journal.begin_batch("another", 7)
@@ -88,7 +88,7 @@ def test_an_open_journal_turns_to_the_next_batch(path: Path) -> None:
 
 
 def test_an_unanswered_call_keeps_its_idempotency_key(path: Path) -> None:
-    """The server can tell that it has seen it."""
+    """The server can recognize a request that it has received before."""
     with journal_of(path) as journal:
         first = journal.idempotency_key(journal.next_call_key("a"))
 
@@ -100,8 +100,8 @@ def test_an_unanswered_call_keeps_its_idempotency_key(path: Path) -> None:
         assert first != journal.idempotency_key(journal.next_call_key("a"))
 
 
-def test_an_answered_failure_changes_the_key_and_a_crash_does_not_change_it_back(path: Path) -> None:
-    """Some APIs give a stored 500 again under the key that got it."""
+def test_an_answered_failure_changes_the_key_also_after_a_crash(path: Path) -> None:
+    """Some APIs return a stored 500 again for the same key."""
     with journal_of(path) as journal:
         slot = journal.next_call_key("a")
         before = journal.idempotency_key(slot)
@@ -115,8 +115,8 @@ def test_an_answered_failure_changes_the_key_and_a_crash_does_not_change_it_back
 
 
 @pytest.mark.parametrize("torn", [b'["a",1,201,"x', b'["a",1]', b"\x00\x00\x00", b"\xff\xfe\n", b"{}\n"])
-def test_a_torn_last_line_counts_for_nothing(path: Path, torn: bytes) -> None:
-    """And what is written after it can be read."""
+def test_an_incomplete_last_line_is_ignored(path: Path, torn: bytes) -> None:
+    """Lines that are written after it can be read."""
     with journal_of(path) as journal:
         journal.record_response(journal.next_call_key("a"), ANSWER)
     with path.open("ab") as file:
@@ -129,8 +129,8 @@ def test_a_torn_last_line_counts_for_nothing(path: Path, torn: bytes) -> None:
         assert journal.response_count == 2
 
 
-def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> None:
-    """Wherever the process is killed, what is read is what was answered until then."""
+def test_a_file_cut_at_any_byte_has_the_answers_of_its_complete_lines(path: Path) -> None:
+    """Wherever the process is killed, the journal has the answers up to then."""
     with journal_of(path) as journal:
         for number in range(3):
             journal.record_response(journal.next_call_key("a"), HttpResponse(200 + number, "é\n", {}))
@@ -142,8 +142,8 @@ def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> No
             assert max(content[:size].count(b"\n") - 1, 0) == journal.response_count
 
 
-def test_a_changed_bit_ends_what_is_believed(path: Path) -> None:
-    """A line that is damaged counts for nothing, nor do those after it."""
+def test_a_damaged_line_and_the_lines_after_it_are_ignored(path: Path) -> None:
+    """A line with a changed bit isn't used, and neither are the lines after it."""
     written = [HttpResponse(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
     with journal_of(path) as journal:
         for answered in written:
@@ -161,8 +161,8 @@ def test_a_changed_bit_ends_what_is_believed(path: Path) -> None:
             assert [*written[:whole], *[None] * (3 - whole)] == read
 
 
-def test_what_is_settled_is_not_answered_again(path: Path) -> None:
-    """A batch may be settled in parts: an equal call of the next part is another call."""
+def test_a_settled_answer_is_not_used_again(path: Path) -> None:
+    """A batch may be settled in several steps. An equal call of the next step is a new call."""
     with journal_of(path) as journal:
         journal.restart_calls()
         journal.record_response(journal.next_call_key("a"), ANSWER)
@@ -176,7 +176,7 @@ def test_what_is_settled_is_not_answered_again(path: Path) -> None:
 
 
 def test_a_settled_batch_leaves_no_file(path: Path) -> None:
-    """Answers hold people's data: they stay no longer than they are needed."""
+    """Responses contain personal data, so they are deleted once they aren't needed."""
     with journal_of(path) as journal:
         journal.record_response(journal.next_call_key("a"), ANSWER)
         assert 0o600 == path.stat().st_mode & 0o777
@@ -186,15 +186,15 @@ def test_a_settled_batch_leaves_no_file(path: Path) -> None:
 
 
 def test_requests_differ_by_method_address_and_body() -> None:
-    """And by nothing that moves between them."""
+    """Text that moves from the address into the body changes the digest too."""
     requests = [("POST", "/a", b"b"), ("PUT", "/a", b"b"), ("POST", "/ab", b""), ("POST", "/a", b"")]
 
     assert len(requests) == len({digest_request(*request) for request in requests})
 
 
 @pytest.mark.parametrize("answers", [1, 7])
-def test_a_killed_process_leaves_every_answer(path: Path, answers: int) -> None:
-    """kill -9 at any moment: no fsync is needed for what the process has written."""
+def test_a_killed_process_leaves_every_answer_in_its_journal(path: Path, answers: int) -> None:
+    """No fsync is needed, because kill -9 doesn't lose the bytes that a process has written."""
     child = subprocess.run([sys.executable, "-c", ANSWER_AND_DIE, str(path), str(answers)], check=False)
     assert -signal.SIGKILL == child.returncode
 
@@ -202,13 +202,13 @@ def test_a_killed_process_leaves_every_answer(path: Path, answers: int) -> None:
         assert answers == journal.response_count
 
 
-def test_a_journal_that_cannot_grow_says_so(path: Path) -> None:
-    """Push doesn't see an answer that isn't kept: the call would be made again after a crash."""
+def test_a_journal_that_cannot_grow_raises(path: Path) -> None:
+    """Push doesn't get an answer that isn't stored, because a crash would repeat its call."""
     with limit_file_size(), journal_of(path) as journal, pytest.raises(DiskFullError, match=r"crm\.journal can't grow"):
         journal.record_response(journal.next_call_key("a"), dataclasses.replace(ANSWER, text="x" * 10_000))
 
 
-def test_a_folder_in_a_journal_s_place_is_a_sentence(path: Path) -> None:
+def test_a_folder_in_place_of_a_journal_raises_a_clear_error(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(StateError, match=r"crm\.journal can't be used: it is a folder"):
         ResponseJournal.open(path, "seed")

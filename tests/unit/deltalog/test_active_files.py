@@ -1,4 +1,4 @@
-"""The files of a table are known surely, or left to Spark."""
+"""The active files of a table: ondatra knows them exactly, or leaves the table to Spark."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def act(table: Path, version: int, *actions: dict[str, Any]) -> None:
     (table / "_delta_log" / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
-def test_no_log_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_table(tmp_path: Path) -> None:
     assert read_table_snapshot(str(tmp_path)) is None
 
 
@@ -39,8 +39,8 @@ def test_a_file_that_was_removed_is_not_read(tmp_path: Path) -> None:
         ({"path": "s3a://lake/x.parquet"}, "s3a://lake/x.parquet"),
     ],
 )
-def test_a_file_may_be_elsewhere(tmp_path: Path, of_file: dict[str, Any], expected: str) -> None:
-    """As a clone's are."""
+def test_a_file_may_be_outside_of_the_table(tmp_path: Path, of_file: dict[str, Any], expected: str) -> None:
+    """The files of a clone are."""
     write_table(tmp_path, ROWS, **of_file)
     live = read_table_snapshot(str(tmp_path))
     assert live is not None
@@ -57,7 +57,7 @@ def test_a_file_may_be_elsewhere(tmp_path: Path, of_file: dict[str, Any], expect
         ({"metaData": {}}, "mapping"),
     ],
 )
-def test_what_may_mean_something_else_is_left_to_spark(tmp_path: Path, action: dict[str, Any], said: str) -> None:
+def test_a_table_with_unknown_features_is_left_to_spark(tmp_path: Path, action: dict[str, Any], said: str) -> None:
     write_table(tmp_path, ROWS)
     act(tmp_path, 1, action)
     with pytest.raises(UnsupportedTableError, match=said):
@@ -71,15 +71,15 @@ def test_a_log_with_a_gap_is_left_to_spark(tmp_path: Path) -> None:
         read_table_snapshot(str(tmp_path))
 
 
-def test_rows_that_nobody_counted_are_not_guessed(tmp_path: Path) -> None:
+def test_the_number_of_rows_is_unknown_without_statistics(tmp_path: Path) -> None:
     write_table(tmp_path, ROWS, stats=None)
     live = read_table_snapshot(str(tmp_path))
     assert live is not None
     assert live.rows is None
 
 
-def test_a_file_that_comes_back_with_a_deletion_vector_is_not_gone(tmp_path: Path) -> None:
-    """Delta writes the new form first, then takes the old one away: both by the same path."""
+def test_a_file_that_is_added_again_with_a_deletion_vector_stays_active(tmp_path: Path) -> None:
+    """Delta adds the new form first and then removes the old one, both with the same path."""
     write_table(tmp_path, ROWS)
     vector = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 1}
     again = {"path": "part%200.parquet", "deletionVector": vector}

@@ -1,4 +1,4 @@
-"""A table's log tells its state without a JVM."""
+"""The state of a table, read from its log without a JVM."""
 
 import dataclasses
 import json
@@ -56,14 +56,14 @@ def commit(table: Path, version: int, *actions: dict[str, Any]) -> None:
 CREATED = metadata(field("id", "integer"), field("name"), field("__ondatra_rowid", "long"))
 
 
-def test_no_table_has_no_state(tmp_path: Path) -> None:
+def test_a_missing_table_has_no_state(tmp_path: Path) -> None:
     assert read_table_state(tmp_path / "nothing") is None
     (tmp_path / "folder").mkdir()
     assert read_table_state(tmp_path / "folder") is None
 
 
 def test_the_version_is_the_newest_commit_that_changed_rows(tmp_path: Path) -> None:
-    """An OPTIMIZE or an ALTER makes nothing downstream run."""
+    """An OPTIMIZE or an ALTER starts no downstream model."""
     commit(tmp_path, 0, info(), CREATED)
     commit(tmp_path, 1, info(NOTE), add())
     commit(tmp_path, 2, info(), add(changes=False))
@@ -75,15 +75,15 @@ def test_the_version_is_the_newest_commit_that_changed_rows(tmp_path: Path) -> N
     assert ({"ondatra.kind": "merge"}, {"numOutputRows": "2"}) == (state.properties, state.metrics)
 
 
-def test_a_table_without_rows_is_at_its_making(tmp_path: Path) -> None:
+def test_the_version_of_a_table_without_rows_is_its_first_commit(tmp_path: Path) -> None:
     commit(tmp_path, 0, info(), CREATED)
     state = read_table_state(tmp_path)
     assert state is not None
     assert (0, 0, None) == (state.version, state.log_version, state.commit_metadata)
 
 
-def test_somebody_elses_commit_has_no_note(tmp_path: Path) -> None:
-    """The table isn't what our note says any more."""
+def test_a_commit_by_another_program_has_no_commit_metadata(tmp_path: Path) -> None:
+    """After it, ondatra's earlier commit metadata no longer describes the table."""
     commit(tmp_path, 0, info(), CREATED)
     commit(tmp_path, 1, info(NOTE), add())
     commit(tmp_path, 2, {"commitInfo": {"userMetadata": "fixed by hand"}}, {"remove": {"dataChange": True}})
@@ -92,8 +92,8 @@ def test_somebody_elses_commit_has_no_note(tmp_path: Path) -> None:
     assert (2, None) == (state.version, state.commit_metadata)
 
 
-def test_changes_by_another_definition_are_found(tmp_path: Path) -> None:
-    """What an ALTER, an OPTIMIZE or somebody else's hand did is none."""
+def test_changes_of_rows_by_another_definition_are_found(tmp_path: Path) -> None:
+    """An ALTER, an OPTIMIZE or a commit by another program doesn't count."""
     commit(tmp_path, 0, info(), CREATED)
     commit(tmp_path, 1, info(NOTE), add())
     commit(tmp_path, 2, info(dataclasses.replace(NOTE, definition="e")), CREATED)
@@ -106,8 +106,8 @@ def test_changes_by_another_definition_are_found(tmp_path: Path) -> None:
     assert {"d": [], "e": [0]} == found
 
 
-def test_a_cleaned_log_is_read_by_its_checkpoint(tmp_path: Path) -> None:
-    """Somebody else's table may keep its commits for a month only."""
+def test_a_log_without_old_commits_is_read_from_its_checkpoint(tmp_path: Path) -> None:
+    """Another program's table may keep its commits for only a month."""
     commit(tmp_path, 12, info(), add())
     said = CREATED["metaData"] | {"configuration": [("a", "b")]}
     kind = pa.struct(
@@ -126,8 +126,8 @@ def test_a_log_without_columns_is_refused(tmp_path: Path) -> None:
         read_table_state(tmp_path)
 
 
-def test_a_feed_is_cut_where_a_column_went_or_changed(tmp_path: Path) -> None:
-    """Delta can't read it across; an added column is no such place, nor is a higher identity."""
+def test_a_change_feed_is_split_where_a_column_was_removed_or_changed(tmp_path: Path) -> None:
+    """Delta can't read the feed across such a commit. An added column causes no split."""
     commit(tmp_path, 0, CREATED)
     commit(tmp_path, 1, add())
     commit(
@@ -148,8 +148,8 @@ def test_a_feed_is_cut_where_a_column_went_or_changed(tmp_path: Path) -> None:
     assert [] == split_feed_range(tmp_path, after=9, upto=9)
 
 
-def test_sizes_come_from_the_log(tmp_path: Path) -> None:
-    """Whether work is large is decided before anything is read."""
+def test_sizes_are_read_from_the_log(tmp_path: Path) -> None:
+    """So ondatra knows whether a job is large before it reads any rows."""
     commit(tmp_path, 0, CREATED)
     commit(tmp_path, 1, add(10), {"cdc": {"size": 5}})
     commit(tmp_path, 2, add(7), {"remove": {"size": 10, "dataChange": True}}, {"remove": {"dataChange": True}})
@@ -160,7 +160,7 @@ def test_sizes_come_from_the_log(tmp_path: Path) -> None:
     assert 7 == read_table_size(tmp_path)
 
 
-def test_types_are_spelled_as_spark_does() -> None:
+def test_types_have_the_names_that_spark_uses() -> None:
     nested = {
         "type": "struct",
         "fields": [
@@ -171,12 +171,12 @@ def test_types_are_spelled_as_spark_does() -> None:
     assert "struct<a:array<smallint>,b:map<tinyint,decimal(10,2)>>" == spark_type_name(nested)
 
 
-def test_invalid_rows_are_beside_the_table() -> None:
+def test_the_table_of_invalid_rows_is_next_to_the_model_table() -> None:
     assert "/w/mart/things__invalid" == invalid_table_path("/w/mart/things")
 
 
-def test_another_writers_spelling_is_read(tmp_path: Path) -> None:
-    """JSON may have spaces: a change of a source that isn't seen is never read."""
+def test_json_with_spaces_is_read(tmp_path: Path) -> None:
+    """Another program may write it. A change in a source that isn't found would never be read."""
     commit(tmp_path, 0, info(), CREATED, add())
     line = json.dumps({"add": {"path": "y", "size": 1, "dataChange": True}})
     (tmp_path / "_delta_log" / f"{1:020}.json").write_text(f'{{ "commitInfo": {{}} }}\r\n {line}\r\n')
@@ -185,8 +185,8 @@ def test_another_writers_spelling_is_read(tmp_path: Path) -> None:
     assert (1, 1) == (state.version, state.log_version)
 
 
-def test_text_that_looks_like_an_action_is_none(tmp_path: Path) -> None:
-    """Statistics hold the user's own values."""
+def test_text_that_looks_like_an_action_is_ignored(tmp_path: Path) -> None:
+    """Statistics contain the user's own values."""
     commit(tmp_path, 0, info(), CREATED, add())
     stats = json.dumps({"minValues": {"name": '{"add":{"dataChange":true}}'}})
     commit(tmp_path, 1, {"add": {"path": "y", "size": 1, "dataChange": False, "stats": stats}})
@@ -196,8 +196,8 @@ def test_text_that_looks_like_an_action_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["checkpoint.parquet", "checkpoint.0000000001.0000000001.parquet"])
-def test_a_log_of_a_checkpoint_alone_has_a_state(tmp_path: Path, name: str) -> None:
-    """Other writers clean their logs up after a month."""
+def test_a_log_with_only_a_checkpoint_has_a_state(tmp_path: Path, name: str) -> None:
+    """Other programs delete commits after a month."""
     log = tmp_path / "_delta_log"
     log.mkdir()
     row = {**CREATED["metaData"], "configuration": [("ondatra.kind", "merge")]}
@@ -209,8 +209,8 @@ def test_a_log_of_a_checkpoint_alone_has_a_state(tmp_path: Path, name: str) -> N
     assert ("table-1", 7, 7) == (state.table_id, state.version, state.log_version)
 
 
-def test_a_checkpoint_written_as_json_is_read(tmp_path: Path) -> None:
-    """Its name has an id, and begins like a commit's."""
+def test_a_json_checkpoint_is_read(tmp_path: Path) -> None:
+    """Its name contains an id, and begins like the name of a commit."""
     log = tmp_path / "_delta_log"
     log.mkdir()
     name = f"{7:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
@@ -220,8 +220,8 @@ def test_a_checkpoint_written_as_json_is_read(tmp_path: Path) -> None:
     assert 7 == state.log_version
 
 
-def test_a_log_cleaned_up_behind_its_last_rows_still_has_a_version(tmp_path: Path) -> None:
-    """It may be another than before: that costs one look at the rows."""
+def test_a_log_without_the_commits_of_its_rows_still_has_a_version(tmp_path: Path) -> None:
+    """It may differ from the version before, which costs one more read of the rows."""
     commit(tmp_path, 8, info(), CREATED)
     commit(tmp_path, 9, info(), add(changes=False))
     state = read_table_state(tmp_path)
@@ -230,7 +230,7 @@ def test_a_log_cleaned_up_behind_its_last_rows_still_has_a_version(tmp_path: Pat
 
 
 def test_a_restored_table_has_a_newer_version(tmp_path: Path) -> None:
-    """Its rows are older, its version isn't."""
+    """Its rows are older, but its version isn't."""
     commit(tmp_path, 0, info(), CREATED, add())
     commit(tmp_path, 1, info(), add())
     commit(tmp_path, 2, info(), {"remove": {"path": "x.parquet", "dataChange": True}})
@@ -239,7 +239,7 @@ def test_a_restored_table_has_a_newer_version(tmp_path: Path) -> None:
     assert 2 == state.version
 
 
-def test_a_table_may_be_named_by_an_address_of_this_machine(tmp_path: Path) -> None:
+def test_a_table_may_have_a_file_url(tmp_path: Path) -> None:
     table = tmp_path / "a table"
     commit(table, 0, info(), CREATED)
     state = read_table_state(table.as_uri())
@@ -247,12 +247,12 @@ def test_a_table_may_be_named_by_an_address_of_this_machine(tmp_path: Path) -> N
     assert 0 == state.version
 
 
-def test_a_table_that_nobody_can_look_at_says_so() -> None:
+def test_a_table_on_an_unsupported_storage_raises_a_clear_error() -> None:
     with pytest.raises(WarehouseError, match="can't be read without Spark"):
         read_table_state("gs://bucket/table")
 
 
-# --- how far a source has come
+# --- the last transaction of a source
 
 
 def transaction(source: str, number: int) -> dict[str, object]:
@@ -266,7 +266,7 @@ def write_log(table: Path, name: str, *actions: dict[str, object]) -> None:
 
 
 def test_the_newest_transaction_of_a_source_is_found(tmp_path):
-    """What a writer has put into its commits tells it where to go on; commits of others don't matter."""
+    """A writer stores in its commits where it has to continue. Commits of other writers don't matter."""
     assert read_last_transaction(tmp_path / "t", "a") is None
     write_log(tmp_path / "t", f"{0:020}.json", {"commitInfo": {}}, transaction("a", 3))
     write_log(tmp_path / "t", f"{1:020}.json", transaction("a", 7), transaction("b", 1))
@@ -275,8 +275,8 @@ def test_the_newest_transaction_of_a_source_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
-def test_a_transaction_outlives_its_commit_in_the_checkpoint(tmp_path, kind):
-    """The commit may have been cleaned away; what came after the checkpoint still counts first."""
+def test_a_transaction_is_kept_in_the_checkpoint_after_its_commit_is_deleted(tmp_path, kind):
+    """Commits after the checkpoint have newer numbers, so they are read first."""
     rows = [{"txn": {"appId": "a", "version": 7}}, {"txn": {"appId": "b", "version": 2}}, {"txn": None}]
     if kind == "json":
         write_log(tmp_path / "t", f"{5:020}.checkpoint.0af.json", *rows)

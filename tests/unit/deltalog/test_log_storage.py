@@ -1,4 +1,4 @@
-"""A log is read where it is, whoever holds the files."""
+"""The reading of a Delta log on a disk and on S3."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def store() -> Iterator[MinimalS3Server]:
 
 
 def test_a_log_on_s3_is_read_without_spark(tmp_path: Path, store: MinimalS3Server) -> None:
-    """Whether a run has anything to do is asked of the logs, wherever they are."""
+    """A run reads the logs to find out whether it has work, wherever they are."""
     settings = read_settings(tmp_path, {"ONDATRA_WAREHOUSE": "s3a://lake/house", **store.variables})
     table = table_path(settings, "raw.x")
     assert "s3a://lake/house/raw/x" == table
@@ -37,13 +37,13 @@ def test_a_log_on_s3_is_read_without_spark(tmp_path: Path, store: MinimalS3Serve
         open_log(table).read_file(f"{9:020}.json")
 
 
-def test_a_store_that_refuses_is_a_sentence(store: MinimalS3Server) -> None:
-    """No table is one thing, no answer another: the model would be made anew."""
+def test_a_store_that_refuses_access_raises_a_clear_error(store: MinimalS3Server) -> None:
+    """A refusal must not count as a missing table, because the model would be built again."""
     store.denies_access = True
     with pytest.raises(WarehouseError, match=r"s3a://lake/x/_delta_log can't be read: .*; look at") as error:
         read_table_state(StorageAddress("s3a://lake/x", store.access))
     assert str(store.access.secret) not in str(error.value)
 
 
-def test_no_log_has_no_names(tmp_path: Path) -> None:
+def test_a_missing_log_has_no_files(tmp_path: Path) -> None:
     assert [] == LocalLogStorage(tmp_path / "_delta_log").list_files()

@@ -1,4 +1,4 @@
-"""What of a table's past may go is told by its log, and is never what somebody still reads."""
+"""The history of a table that may be removed: its log says what, and no file that is still read is removed."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def metadata(*names: str, **properties: str) -> dict[str, Any]:
 
 
 def commit(table: Path, version: int, *actions: dict[str, Any], day: float | None = None) -> None:
-    """A commit of that day; by default each is made a day after the one before."""
+    """Write a commit of that day. Without a day, each commit is made one day after the one before."""
     log = table / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     moment = int((version if day is None else day) * DAY * 1000)
@@ -43,14 +43,14 @@ def commit(table: Path, version: int, *actions: dict[str, Any], day: float | Non
 
 
 def rewrite(version: int, *, changes: bool = True, size: int = 10, day: float | None = None) -> list[Any]:
-    """One file goes and one comes: rows change, or an OPTIMIZE moves them."""
+    """Return the actions that replace one file: rows change, or an OPTIMIZE moves them."""
     moment = int((version if day is None else day) * DAY * 1000)
     gone = {"path": f"{version - 1}", "size": size, "deletionTimestamp": moment, "dataChange": changes}
     return [{"add": {"path": f"{version}", "size": size, "dataChange": changes}}, {"remove": gone}]
 
 
 def a_table(table: Path, *, upto: int) -> None:
-    """A version a day."""
+    """Write a log with one version per day."""
     commit(table, 0, metadata(*COLUMNS))
     for version in range(1, upto + 1):
         commit(table, version, *rewrite(version))
@@ -62,8 +62,8 @@ def state_of(table: Path) -> TableState:
     return state
 
 
-def test_rows_stay_as_they_are_until_the_next_change_of_rows(tmp_path: Path) -> None:
-    """A version is read where its rows are now, after whatever OPTIMIZE and ALTER did."""
+def test_the_last_commit_before_the_next_change_of_rows_has_equal_rows(tmp_path: Path) -> None:
+    """A version is read at the current place of its rows, after any OPTIMIZE and ALTER."""
     commit(tmp_path, 0, metadata(*COLUMNS))
     commit(tmp_path, 1, *rewrite(1))
     commit(tmp_path, 2, *rewrite(2, changes=False))
@@ -73,23 +73,23 @@ def test_rows_stay_as_they_are_until_the_next_change_of_rows(tmp_path: Path) -> 
     assert [0, 3, 3, 3, 5, 5] == [find_last_equal_commit(tmp_path, version) for version in range(6)]
 
 
-def test_a_changed_column_ends_it_too(tmp_path: Path) -> None:
-    """Who reads the older version has to see its columns."""
+def test_a_commit_that_changes_columns_is_not_equal(tmp_path: Path) -> None:
+    """A reader of the older version must see its columns."""
     a_table(tmp_path, upto=1)
     commit(tmp_path, 2)
     commit(tmp_path, 3, metadata("id"))
     assert 2 == find_last_equal_commit(tmp_path, 1)
 
 
-def test_a_commit_that_has_gone_is_not_stepped_over(tmp_path: Path) -> None:
-    """It may have changed rows: then Delta has to say that they can't be read."""
+def test_a_missing_commit_is_not_skipped(tmp_path: Path) -> None:
+    """It may have changed rows. Then Delta has to report that they can't be read."""
     a_table(tmp_path, upto=3)
     (tmp_path / "_delta_log" / f"{2:020}.json").unlink()
     assert 1 == find_last_equal_commit(tmp_path, 1)
 
 
-def test_what_was_taken_out_before_what_is_needed_and_long_ago_may_go(tmp_path: Path) -> None:
-    """Of both bounds the older one holds."""
+def test_old_files_that_were_removed_before_the_needed_version_may_go(tmp_path: Path) -> None:
+    """There are two bounds, the needed version and the age. The older of them applies."""
     a_table(tmp_path, upto=10)
     state = state_of(tmp_path)
     by_need = find_removable_history(tmp_path, state, needed=4, before=9 * DAY)
@@ -100,8 +100,8 @@ def test_what_was_taken_out_before_what_is_needed_and_long_ago_may_go(tmp_path: 
     assert 0 == find_removable_history(tmp_path, state, needed=4, before=-1.0).files
 
 
-def test_what_an_optimize_replaced_goes_although_the_version_before_is_needed(tmp_path: Path) -> None:
-    """The same rows are read elsewhere; else a quiet table would keep them twice for good."""
+def test_files_replaced_by_an_optimize_may_go_even_if_their_version_is_needed(tmp_path: Path) -> None:
+    """Their rows are in other files. Otherwise a table without changes would store its rows twice forever."""
     a_table(tmp_path, upto=2)
     commit(tmp_path, 3, *rewrite(3, changes=False))
     assert (3, 3) == (lambda past: (past.last_commit, past.files))(
@@ -109,8 +109,8 @@ def test_what_an_optimize_replaced_goes_although_the_version_before_is_needed(tm
     )
 
 
-def test_files_of_the_feed_count_and_what_was_freed_does_not(tmp_path: Path) -> None:
-    """So a second look finds nothing to do."""
+def test_files_of_the_change_feed_count_and_freed_files_do_not(tmp_path: Path) -> None:
+    """So a second search finds nothing to remove."""
     a_table(tmp_path, upto=3)
     commit(tmp_path, 4, *rewrite(4), {"cdc": {"path": "c", "size": 5, "dataChange": False}})
     assert 5 == find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY).files
@@ -118,8 +118,8 @@ def test_files_of_the_feed_count_and_what_was_freed_does_not(tmp_path: Path) -> 
     assert 0 == find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY).files
 
 
-def test_nothing_goes_that_was_taken_out_later_by_any_clock(tmp_path: Path) -> None:
-    """One that was set back makes a later removal look older than it is."""
+def test_the_cutoff_keeps_files_that_a_later_commit_removed(tmp_path: Path) -> None:
+    """After a clock was set back, a later removal looks older than it is."""
     a_table(tmp_path, upto=6)
     state = state_of(tmp_path)
     past = find_removable_history(tmp_path, state, needed=4, before=30 * DAY)
@@ -131,8 +131,8 @@ def test_nothing_goes_that_was_taken_out_later_by_any_clock(tmp_path: Path) -> N
     assert 1 * DAY == find_removal_cutoff(tmp_path, newest, before=1 * DAY)
 
 
-def test_a_commit_that_does_not_say_when_it_was_made_counts_as_new(tmp_path: Path) -> None:
-    """Another writer's."""
+def test_a_commit_without_a_time_counts_as_new(tmp_path: Path) -> None:
+    """Other programs write such commits."""
     a_table(tmp_path, upto=2)
     (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(rewrite(1)[0]))
     assert read_commit_time(tmp_path, 1) is None
@@ -156,8 +156,8 @@ def checkpoint(table: Path, version: int, *, is_whole: bool = True) -> str:
     return name
 
 
-def test_old_commits_go_when_a_checkpoint_stands_for_them(tmp_path: Path) -> None:
-    """With the checksums beside them; what is needed keeps every commit since."""
+def test_old_commits_are_removed_when_a_checkpoint_replaces_them(tmp_path: Path) -> None:
+    """Checksum files are removed too. The last checkpoint before the needed version stays, with all later commits."""
     a_table(tmp_path, upto=12)
     log = tmp_path / "_delta_log"
     names = [checkpoint(tmp_path, version) for version in (3, 6, 9)]
@@ -172,8 +172,8 @@ def test_old_commits_go_when_a_checkpoint_stands_for_them(tmp_path: Path) -> Non
     assert () == find_removable_history(tmp_path, state_of(tmp_path), needed=7, before=30 * DAY).log_files
 
 
-def test_a_checkpoint_that_says_nothing_stands_for_nothing(tmp_path: Path) -> None:
-    """To remove what it should stand for would be the end of the table."""
+def test_a_checkpoint_without_metadata_replaces_no_commits(tmp_path: Path) -> None:
+    """The removal of the commits would destroy the table."""
     a_table(tmp_path, upto=5)
     checkpoint(tmp_path, 3, is_whole=False)
     past = find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY)
@@ -182,8 +182,8 @@ def test_a_checkpoint_that_says_nothing_stands_for_nothing(tmp_path: Path) -> No
     assert (tmp_path / "_delta_log" / f"{0:020}.json").exists()
 
 
-def test_it_is_known_from_which_version_on_changes_can_be_read(tmp_path: Path) -> None:
-    """Who has seen less than that has to begin anew."""
+def test_the_log_has_the_oldest_version_with_readable_changes(tmp_path: Path) -> None:
+    """A reader that has seen less than that must start again."""
     a_table(tmp_path, upto=4)
     assert -1 == find_oldest_readable_version(tmp_path, state_of(tmp_path))
     commit(tmp_path, 5, metadata(*COLUMNS))
@@ -193,7 +193,7 @@ def test_it_is_known_from_which_version_on_changes_can_be_read(tmp_path: Path) -
 
 
 def test_a_lowered_retention_is_seen_in_the_log(tmp_path: Path) -> None:
-    """Without a JVM, by whoever comes next."""
+    """The next process finds it without a JVM."""
     commit(tmp_path, 0, metadata(*COLUMNS, **{FILE_RETENTION_PROPERTY: NORMAL_RETENTION}))
     assert not is_retention_lowered(state_of(tmp_path))
     commit(tmp_path, 1, metadata(*COLUMNS, **{FILE_RETENTION_PROPERTY: "interval 9 seconds"}))

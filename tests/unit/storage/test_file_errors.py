@@ -1,4 +1,4 @@
-"""A fault of a file is told as what it is, and only a damaged one is to be moved away."""
+"""The errors of files: each says what is wrong, and only a damaged file is to be moved away."""
 
 import contextlib
 import errno
@@ -32,7 +32,7 @@ ONE = SqliteSchema(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with ten rows."""
+    """Return the path of a file with ten rows."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         store.execute_many("insert into t values (?)", [(f"row {number}",) for number in range(10)])
     return tmp_path / "a.sqlite"
@@ -54,8 +54,8 @@ def lock(path: Path) -> None:
         pass
 
 
-def test_a_busy_file_is_none_to_be_moved_away(path: Path) -> None:
-    """Its owner writes it, and it is sound."""
+def test_the_error_about_a_busy_file_does_not_say_to_move_it_away(path: Path) -> None:
+    """Another process writes it, and it isn't damaged."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("pragma locking_mode = exclusive")
         other.execute("begin exclusive")
@@ -65,7 +65,7 @@ def test_a_busy_file_is_none_to_be_moved_away(path: Path) -> None:
     assert "move it away" not in str(told.value)
 
 
-def test_a_full_file_says_so_outside_of_a_transaction_too(path: Path) -> None:
+def test_a_full_disk_is_reported_outside_of_a_transaction_too(path: Path) -> None:
     with open_database(path, ONE) as store:
         store.execute("pragma max_page_count = 8")
         with pytest.raises(DiskFullError, match=r"a\.sqlite can't be written: the disk at /\S* is full; make room"):
@@ -76,8 +76,8 @@ def test_a_full_file_says_so_outside_of_a_transaction_too(path: Path) -> None:
 @pytest.mark.parametrize(
     "use", [write, lambda path: compact_database(path), lambda path: copy_database(path, path.parent / "b")]
 )
-def test_a_disk_that_fails_is_no_damage(path: Path, use: Callable[[Path], object]) -> None:
-    """SQLite calls a write that the system refuses an I/O error."""
+def test_a_disk_that_fails_does_not_count_as_a_damaged_file(path: Path, use: Callable[[Path], object]) -> None:
+    """SQLite reports a write that the system refuses as an I/O error."""
     with open_database(path, ONE) as store:
         store.execute_many("insert into t values (randomblob(?))", [(1000,)] * 50)
         store.execute("delete from t")
@@ -87,9 +87,9 @@ def test_a_disk_that_fails_is_no_damage(path: Path, use: Callable[[Path], object
 
 
 @pytest.mark.parametrize("use", [look, write, lock, is_locked])
-def test_a_folder_in_the_place_of_a_file(tmp_path: Path, use: Callable[[Path], object]) -> None:
+def test_a_folder_in_place_of_a_file_is_reported(tmp_path: Path, use: Callable[[Path], object]) -> None:
     (tmp_path / "a.sqlite").mkdir()
-    if use is is_locked:  # which asks for a lock that nobody can have
+    if use is is_locked:  # no process can lock a folder
         assert not is_locked(tmp_path / "a.sqlite")
         return
     with pytest.raises(StateError, match=r"a\.sqlite can't be used: it is a folder; move the folder elsewhere"):
@@ -98,8 +98,8 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path, use: Callable[[Path], o
 
 @pytest.mark.parametrize("use", [look, write])
 @pytest.mark.parametrize("target", ["gone", "gone/a.sqlite"])
-def test_a_link_to_nothing_is_not_followed(tmp_path: Path, use: Callable[[Path], object], target: str) -> None:
-    """The disk that it leads to may be missing: an empty file there would pass for the lost one."""
+def test_a_broken_link_is_not_followed(tmp_path: Path, use: Callable[[Path], object], target: str) -> None:
+    """The disk behind the link may be missing, and an empty file there would hide the loss."""
     (tmp_path / "a.sqlite").symlink_to(tmp_path / target)
     with pytest.raises(StateError, match=r"it is a link to .*gone\S*, which isn't there; bring that back"):
         use(tmp_path / "a.sqlite")
@@ -107,7 +107,7 @@ def test_a_link_to_nothing_is_not_followed(tmp_path: Path, use: Callable[[Path],
 
 
 @pytest.mark.parametrize("use", [write, lock])
-def test_a_file_in_the_place_of_the_folder(tmp_path: Path, use: Callable[[Path], object]) -> None:
+def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path, use: Callable[[Path], object]) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(StateError, match="state is not a folder; move that file elsewhere"):
         use(tmp_path / "state" / "a.sqlite")
@@ -118,22 +118,22 @@ def check_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("use", [look, write, check_whole])
-def test_a_damaged_page_is_told_with_what_its_loss_costs(path: Path, use: Callable[[Path], object]) -> None:
-    """Also where no transaction is open."""
+def test_the_error_about_a_damaged_page_says_what_its_loss_costs(path: Path, use: Callable[[Path], object]) -> None:
+    """It does so even without an open transaction."""
     overwrite_sqlite_page(path, "t")
     with pytest.raises(StateError, match=r"a\.sqlite is damaged \(.*\); move it away: nothing is lost"):
         use(path)
 
 
-def test_a_text_that_can_not_be_decoded_is_damage(path: Path) -> None:
-    """SQLite passes it on, and Python can't read it."""
+def test_a_text_that_can_not_be_decoded_counts_as_damage(path: Path) -> None:
+    """SQLite returns it, but Python can't decode it."""
     assert 1 == replace_in_sqlite_page(path, "t", b"row 7", b"row\xff7")
     with pytest.raises(StateError, match=r"is damaged \(Could not decode"):
         look(path)
 
 
-def test_an_index_that_disagrees_with_its_table_is_found(path: Path) -> None:
-    """No statement would say so: the rows are just not there."""
+def test_an_index_that_does_not_match_its_table_is_found(path: Path) -> None:
+    """No statement would fail: the rows would just be missing."""
     assert 1 == replace_in_sqlite_page(path, "t_x", b"row 7", b"row x")
     with open_read_only(path, ONE) as store:
         assert [] == store.fetch_rows("select x from t where x = 'row 7'")
@@ -141,8 +141,8 @@ def test_an_index_that_disagrees_with_its_table_is_found(path: Path) -> None:
         check_integrity(path, ONE.if_damaged)
 
 
-def test_what_says_nothing_of_the_file_is_raised_as_it_is(path: Path) -> None:
-    """A mistake in a statement is ours."""
+def test_an_error_that_is_not_about_the_file_is_raised_unchanged(path: Path) -> None:
+    """A wrong statement is a bug in ondatra."""
     with open_database(path, ONE) as store, pytest.raises(sqlite3.OperationalError, match="no such table"):
         store.fetch_rows("select * from unknown")
 
@@ -158,15 +158,15 @@ def test_what_says_nothing_of_the_file_is_raised_as_it_is(path: Path) -> None:
         (errno.EACCES, StateError, "Permission denied; check who owns it and who may write"),
     ],
 )
-def test_each_error_of_the_system_has_its_remedy(
+def test_each_error_of_the_system_says_what_to_do(
     tmp_path: Path, number: int, fault: type[StateError], words: str
 ) -> None:
     with pytest.raises(fault, match=rf"journal can't .*{words}"), explain_file_errors(tmp_path / "journal"):
         raise OSError(number, os.strerror(number))
 
 
-def test_an_error_of_sqlite_is_found_behind_a_library_s(tmp_path: Path) -> None:
-    """Dagster's storage wraps it; an error of another kind isn't the disk's."""
+def test_an_error_of_sqlite_is_found_behind_the_error_of_a_library(tmp_path: Path) -> None:
+    """Dagster's storage wraps it. Errors of other kinds aren't errors of the disk."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         store.execute("pragma max_page_count = 8")
         found = _wrapped(store)
@@ -187,15 +187,15 @@ def _wrapped(store: SqliteStore) -> StateError | None:
     return None
 
 
-def test_sqlite_s_words_are_enough_where_the_error_is_gone(tmp_path: Path) -> None:
-    """Of a step that failed Dagster keeps the text."""
+def test_the_text_of_an_sqlite_error_is_enough(tmp_path: Path) -> None:
+    """Dagster stores only the text of the error of a failed step."""
     assert isinstance(storage_error("database or disk is full", tmp_path), DiskFullError)
     assert "is damaged (" in str(storage_error("database disk image is malformed", tmp_path))
     assert "fails (disk I/O error)" in str(storage_error("disk I/O error", tmp_path))
 
 
-def test_a_lock_is_held_without_a_name_where_none_can_be_written(tmp_path: Path) -> None:
-    """Else nothing could free space on a full disk."""
+def test_a_lock_is_held_even_if_its_name_can_not_be_written(tmp_path: Path) -> None:
+    """Otherwise no command could free space on a full disk."""
     (tmp_path / "a.lock").symlink_to("/dev/full")
     with FileLock(tmp_path / "a.lock", purpose="frees space"):
         assert is_locked(tmp_path / "a.lock")

@@ -1,4 +1,4 @@
-"""A name that one process holds."""
+"""A lock that one process holds."""
 
 import fcntl
 import os
@@ -36,22 +36,22 @@ def lock_process(tmp_path):
     process.wait()
 
 
-def test_who_holds_the_lock_is_named(tmp_path, lock_process):
-    """The user wants to know which process to end, or to wait for."""
+def test_the_error_names_the_process_that_holds_the_lock(tmp_path, lock_process):
+    """The user needs to know which process to end, or to wait for."""
     with pytest.raises(BusyError, match=rf"crm is held by process {lock_process.pid} \(delivers\)"):
         FileLock(tmp_path / "crm.lock", purpose="test").acquire()
 
 
-def test_a_killed_holder_s_lock_is_free_at_once(tmp_path, lock_process):
-    """Ten minutes of waiting for a dead process is what users of others complain of."""
+def test_the_lock_of_a_killed_process_is_free_immediately(tmp_path, lock_process):
+    """In other tools users complain about a wait of ten minutes for a dead process."""
     lock_process.send_signal(signal.SIGKILL)
     lock_process.wait()
     with FileLock(tmp_path / "crm.lock", purpose="test"):
         assert f"process {os.getpid()} (test)" == (tmp_path / "crm.lock").read_text()
 
 
-def test_a_waiter_says_so_once_and_gives_up_in_time(tmp_path, lock_process):
-    """A silent wait looks like a hang."""
+def test_a_waiting_process_says_so_once_and_gives_up_in_time(tmp_path, lock_process):
+    """A wait without a message looks like a hang."""
     told, slept, now = [], [], [0.0]
 
     def sleep(seconds):
@@ -67,8 +67,8 @@ def test_a_waiter_says_so_once_and_gives_up_in_time(tmp_path, lock_process):
     assert 1 <= sum(slept) < 1.5
 
 
-def test_whether_the_lock_is_held_is_told(tmp_path, lock_process):
-    """By whom is in the file, also when it is let go of."""
+def test_is_locked_says_whether_a_process_holds_the_lock(tmp_path, lock_process):
+    """The file has the name of the process, even after the process has released the lock."""
     path = tmp_path / "crm.lock"
     assert is_locked(path)
     lock_process.kill()
@@ -79,15 +79,15 @@ def test_whether_the_lock_is_held_is_told(tmp_path, lock_process):
     assert not is_locked(path)
 
 
-def test_a_number_that_another_process_has_by_now_holds_nothing(tmp_path):
-    """Numbers come again: after a restart of the machine that one may be anybody's."""
+def test_a_process_number_in_the_file_alone_does_not_hold_the_lock(tmp_path):
+    """Numbers are reused: after a restart of the machine, any process may have that one."""
     path = tmp_path / "crm.lock"
     path.write_text(f"process {os.getppid()} (delivers)")
     assert not is_locked(path)
 
 
-def test_who_wants_the_lock_is_not_turned_away_because_somebody_looks(tmp_path):
-    """A page looks every two seconds, and a run doesn't wait for a lock that another one has."""
+def test_a_status_check_does_not_keep_a_process_from_taking_the_lock(tmp_path):
+    """A page checks the lock every two seconds, and a run doesn't wait for a lock that another run holds."""
     path = tmp_path / "crm.lock"
     path.touch()
     looks = [os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)]
@@ -98,14 +98,14 @@ def test_who_wants_the_lock_is_not_turned_away_because_somebody_looks(tmp_path):
         assert is_locked(path)
 
 
-def test_who_looks_does_not_hide_who_holds(tmp_path, lock_process):
+def test_a_status_check_does_not_hide_the_process_that_holds_the_lock(tmp_path, lock_process):
     looked = [is_locked(tmp_path / "crm.lock") for _ in range(3)]
     with pytest.raises(BusyError, match=f"process {lock_process.pid}"):
         FileLock(tmp_path / "crm.lock", purpose="test").acquire()
     assert [True] * 3 == looked
 
 
-def test_a_lock_that_nobody_ever_took_is_not_held(tmp_path):
+def test_a_lock_that_no_process_ever_took_is_not_held(tmp_path):
     assert not is_locked(tmp_path / "none.lock")
     (tmp_path / "empty.lock").touch()
     assert not is_locked(tmp_path / "empty.lock")

@@ -1,4 +1,4 @@
-"""Files on S3 have versions as those on a disk do, and nobody has to read them for that."""
+"""The versions of files on S3: they work as on a disk, and the files aren't read for them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,13 +35,15 @@ def store() -> Iterator[MinimalS3Server]:
         ("s3a://lake/none", []),
     ],
 )
-def test_an_address_means_what_it_means_to_spark(store: MinimalS3Server, address: str, expected: list[str]) -> None:
+def test_an_s3_address_matches_the_same_objects_as_in_spark(
+    store: MinimalS3Server, address: str, expected: list[str]
+) -> None:
     found = [each.path.removeprefix("lake/") for each in list_objects(address, store.access)]
     assert expected == found
 
 
 def test_an_object_that_was_replaced_has_another_version(store: MinimalS3Server, tmp_path: Path) -> None:
-    """Of the same size, within the same second: its ETag is another."""
+    """Its size and its second may be the same, but its ETag differs."""
     settings = read_settings(tmp_path, store.variables)
     before = compute_files_version(settings, "s3a://lake/in/*.csv")
     assert before == compute_files_version(settings, "s3a://lake/in/*.csv")
@@ -49,8 +51,10 @@ def test_an_object_that_was_replaced_has_another_version(store: MinimalS3Server,
     assert before != compute_files_version(settings, "s3a://lake/in/*.csv")
 
 
-def test_a_store_that_does_not_answer_is_for_the_models_own_run_to_tell(store: MinimalS3Server, tmp_path: Path) -> None:
-    """Other models can go on."""
+def test_a_store_that_refuses_access_is_reported_by_the_run_of_the_model(
+    store: MinimalS3Server, tmp_path: Path
+) -> None:
+    """Other models can still run."""
     settings = read_settings(tmp_path, store.variables)
     read = FileInput(format="csv", path="s3a://lake/none.csv")
     assert INPUT_NOT_FOUND == read_input_versions((read,), settings, lambda _: None)[read.name]

@@ -1,4 +1,4 @@
-"""Files that several processes read and write: a history, a cache, alerts, queues that are looked at."""
+"""The SQLite files that several processes use: a history, a cache, alerts, and queues that are read."""
 
 import threading
 from pathlib import Path
@@ -14,15 +14,15 @@ from ondatra_dagster.storage.sqlite_database import (
 SCHEMA = SqliteSchema("test", (("one", "create table t (x)"),))
 
 
-def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     """`ondatra status` writes nothing."""
     with open_existing_database(tmp_path / "a.sqlite", SCHEMA) as store:
         assert store is None
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_file_that_is_being_made_is_as_good_as_none(tmp_path: Path) -> None:
-    """Another process, or one that was killed, has made the file and no tables yet."""
+def test_a_file_without_tables_counts_as_missing(tmp_path: Path) -> None:
+    """Another process has created the file but not its tables yet, or was killed in between."""
     path = tmp_path / "a.sqlite"
     open_database(path, SqliteSchema("test", ())).close()
     with open_existing_database(path, SCHEMA) as store:
@@ -35,7 +35,7 @@ def test_a_file_that_is_being_made_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_a_transaction_waits_for_another_process(tmp_path: Path) -> None:
-    """Two that write at the same time could damage the file."""
+    """Two processes that write at the same time could damage the file."""
     path = tmp_path / "a.sqlite"
     lock = FileLock(tmp_path / "locks" / "a.sqlite.lock", purpose="tests")
     waits = threading.Event()

@@ -1,4 +1,4 @@
-"""SQLite files as the rest relies on them."""
+"""The SQLite files of ondatra: permissions, upgrades, transactions and copies."""
 
 import os
 import sqlite3
@@ -22,7 +22,7 @@ TWO = SqliteSchema("test", (*ONE.steps, ("two", "alter table t add column y")))
 
 
 def test_a_file_and_its_folder_are_private(tmp_path):
-    """Queues hold customers' rows."""
+    """Queues contain customers' rows."""
     path = tmp_path / "state" / "a.sqlite"
     with open_database(path, ONE) as store:
         store.execute("insert into t values (1)")
@@ -31,8 +31,8 @@ def test_a_file_and_its_folder_are_private(tmp_path):
     assert 0o700 == stat.S_IMODE(path.parent.stat().st_mode)
 
 
-def test_an_older_file_opens_in_a_newer_program(tmp_path):
-    """Upgrades keep what waits to be delivered."""
+def test_a_newer_program_opens_an_older_file(tmp_path):
+    """An upgrade keeps the rows that wait for delivery."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         store.execute("insert into t values (1)")
     with open_database(tmp_path / "a.sqlite", TWO) as store:
@@ -40,16 +40,16 @@ def test_an_older_file_opens_in_a_newer_program(tmp_path):
 
 
 @pytest.mark.parametrize("open_file", [open_database, lambda path, schema: open_read_only(path, schema).__enter__()])
-def test_a_newer_file_is_refused_with_the_ondatra_to_use(tmp_path, open_file):
-    """An old program would write what the new one can't read."""
+def test_a_newer_file_is_refused_with_the_version_to_use(tmp_path, open_file):
+    """An older program would write rows that the newer one can't read."""
     with open_database(tmp_path / "a.sqlite", TWO) as store:
         store.execute("update _written_by set version = '9.1'")
     with pytest.raises(StateError, match=r"written by ondatra 9\.1 \(it has two\).*use ondatra 9\.1 or"):
         open_file(tmp_path / "a.sqlite", ONE)
 
 
-def test_an_older_file_is_looked_at_as_it_will_be(tmp_path):
-    """Right after an upgrade nobody has written it yet, and who looks mustn't."""
+def test_a_reader_sees_an_older_file_with_the_newer_columns(tmp_path):
+    """Directly after an upgrade no process has written the file yet, and a reader must not write."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         store.execute("insert into t values (1)")
     with open_read_only(tmp_path / "a.sqlite", TWO) as store:
@@ -58,8 +58,8 @@ def test_an_older_file_is_looked_at_as_it_will_be(tmp_path):
         assert [(1,)] == store.fetch_rows("select * from t")
 
 
-def test_a_file_gives_back_what_it_no_longer_uses(tmp_path):
-    """A million rows that were delivered leave a file of their size."""
+def test_a_compacted_file_frees_unused_space(tmp_path):
+    """After a million delivered rows the file would otherwise keep their size."""
     path = tmp_path / "a.sqlite"
     with open_database(path, ONE) as store:
         store.execute_many("insert into t values (randomblob(?))", [(2000,)] * 500)
@@ -70,15 +70,15 @@ def test_a_file_gives_back_what_it_no_longer_uses(tmp_path):
     assert 0 == compact_database(path)
 
 
-def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path):
-    """A stack trace would not tell which file to look at."""
+def test_a_file_that_is_not_a_database_is_refused_with_a_clear_error(tmp_path):
+    """A traceback wouldn't say which file is meant."""
     (tmp_path / "a.sqlite").write_text("not a database" * 100)
     with pytest.raises(StateError, match=r"a\.sqlite is damaged \(file is not a database\)"):
         open_database(tmp_path / "a.sqlite", ONE)
 
 
-def test_a_failed_transaction_leaves_nothing(tmp_path):
-    """State and its record stand or fall together."""
+def test_a_failed_transaction_is_rolled_back(tmp_path):
+    """The state and its record are either both written, or neither."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         with pytest.raises(sqlite3.OperationalError), store.write_transaction():
             store.execute_many("insert into t values (json(?))", [("1",), ("no json",)])
@@ -88,8 +88,8 @@ def test_a_failed_transaction_leaves_nothing(tmp_path):
         assert [(2,)] == store.fetch_rows("select * from t")
 
 
-def test_a_transaction_in_another_stands_or_falls_with_it(tmp_path):
-    """Two steps that are each whole by themselves can share one commit, which is what they cost."""
+def test_a_nested_transaction_is_committed_or_rolled_back_with_its_outer_one(tmp_path):
+    """Two complete steps can share one commit, because the commit takes most of the time."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         with pytest.raises(sqlite3.OperationalError), store.write_transaction():
             _add_one_and_fail(store)
@@ -105,8 +105,8 @@ def _add_one_and_fail(store: SqliteStore) -> None:
     store.execute("insert into t values (json('no json'))")
 
 
-def test_a_writer_that_can_not_wait_longer_says_so(tmp_path):
-    """ "database is locked" doesn't tell whom to wait for."""
+def test_a_writer_that_can_not_wait_longer_reports_the_other_process(tmp_path):
+    """SQLite's "database is locked" doesn't say which process to wait for."""
     with (
         open_database(tmp_path / "a.sqlite", ONE) as one,
         open_database(tmp_path / "a.sqlite", ONE, wait_seconds=0) as two,
@@ -118,7 +118,7 @@ def test_a_writer_that_can_not_wait_longer_says_so(tmp_path):
 
 
 def test_a_reader_sees_the_last_commit_and_can_not_write(tmp_path):
-    """Status must not disturb a delivery."""
+    """`ondatra status` must not disturb a delivery."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         store.execute("insert into t values (1)")
         with store.write_transaction(), open_read_only(tmp_path / "a.sqlite") as reader:
@@ -129,7 +129,7 @@ def test_a_reader_sees_the_last_commit_and_can_not_write(tmp_path):
 
 
 def of_yesterday(folder):
-    """Nobody has written there for a while."""
+    """Set the times of the files to a day long ago, as if no process had written them for a while."""
     for path in folder.iterdir():
         os.utime(path, (1_000_000_000, 1_000_000_000))
 
@@ -139,8 +139,8 @@ def values(path):
         return [value for (value,) in store.fetch_rows("select x from t order by x")]
 
 
-def test_a_copy_leaves_nothing_beside_what_it_is_of(tmp_path):
-    """To read a file with SQLite would: a dry run must not be seen where it looked."""
+def test_a_copy_leaves_no_files_next_to_the_original(tmp_path):
+    """SQLite leaves files next to one that it reads, and a dry run must leave no traces."""
     path, to = tmp_path / "queue" / "a.sqlite", tmp_path / "dry" / "a.sqlite"
     with open_database(path, ONE) as store:
         store.execute("insert into t values (1)")
@@ -151,8 +151,8 @@ def test_a_copy_leaves_nothing_beside_what_it_is_of(tmp_path):
     assert 0o600 == stat.S_IMODE(to.stat().st_mode)
 
 
-def test_a_copy_has_what_a_killed_owner_left_in_its_log(tmp_path):
-    """What was committed counts, wherever it lies."""
+def test_a_copy_includes_commits_that_are_only_in_the_log(tmp_path):
+    """A killed process may leave committed rows there."""
     path, to = tmp_path / "queue" / "a.sqlite", tmp_path / "dry" / "a.sqlite"
     with open_database(path, ONE) as store:
         store.execute("insert into t values (1)")
@@ -161,8 +161,8 @@ def test_a_copy_has_what_a_killed_owner_left_in_its_log(tmp_path):
     assert [1] == values(to)
 
 
-def test_a_copy_of_a_file_that_is_being_written_is_of_one_moment(tmp_path):
-    """Its owner has just written, and may be about to again: then SQLite sees to it."""
+def test_a_copy_of_a_file_that_is_being_written_shows_one_moment(tmp_path):
+    """Another process wrote a moment ago and may write again, so SQLite makes the copy."""
     path, to = tmp_path / "queue" / "a.sqlite", tmp_path / "dry" / "a.sqlite"
     open_database(path, ONE).close()
     enough = threading.Event()

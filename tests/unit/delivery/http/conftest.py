@@ -1,4 +1,4 @@
-"""An API that answers with any bytes."""
+"""An API that answers with the raw bytes that a test chooses."""
 
 import http.server
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import 
 
 @pytest.fixture
 def push_response(loopback_api: Any, write_library: Callable[..., Path]) -> Iterator[Callable[..., Any]]:
-    """What push() sees of an answer of these bytes."""
+    """Yield a function that answers a call with these bytes and returns what push() gets."""
     library = load_library(write_library(crm=RESPONSE_PUSH % loopback_api.url))
     with ApiClient(library.config, secrets={}.get) as api:
 

@@ -1,4 +1,4 @@
-"""One call of an API: who gets the credentials, what is tried again, what the caller sees."""
+"""A call of an API: the request, its credentials, its retries, and the answer that push() gets."""
 
 import gzip
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def a_config(**fields: object) -> PushConfig:
 
 
 class ScriptedServer:
-    """Answers with the given responses one after the other, the last one for ever; keeps the requests."""
+    """A server that returns the responses one after the other, and the last one forever. It stores the requests."""
 
     def __init__(self, *responses: httpx.Response | Exception) -> None:
         self.requests: list[httpx.Request] = []
@@ -64,11 +64,11 @@ def a_post(url: str = "/c", json: str | None = '{"a":1}', **fields: object) -> H
     return HttpCall(method="POST", url=url, json=json, **fields)  # type: ignore[arg-type]
 
 
-# --- what is sent
+# --- requests
 
 
-def test_a_call_goes_below_base_url() -> None:
-    """With the body as it was given."""
+def test_the_path_of_a_call_is_joined_to_base_url() -> None:
+    """The body is sent unchanged."""
     server = ScriptedServer(httpx.Response(201, text="made", headers={"Location": "/c/1"}))
     answer = calls_of(server).send_call(a_post(params={"q": "ä b", "on": True, "off": None, "id": [1, 2]}))
 
@@ -92,7 +92,7 @@ def test_a_call_goes_below_base_url() -> None:
     ],
 )
 def test_data_is_a_form_or_a_text(data: object, body: bytes, content_type: str) -> None:
-    """APIs that take no JSON want one of these."""
+    """APIs that accept no JSON need one of these."""
     server = ScriptedServer()
     calls_of(server).send_call(HttpCall(method="PUT", url="/c", data=data))
 
@@ -107,16 +107,16 @@ def test_data_is_a_form_or_a_text(data: object, body: bytes, content_type: str) 
         (BasicAuth(Variable("USER"), Variable("KEY")), "authorization", "Basic bWFydGE6czNjcjN0LWtleQ=="),
     ],
 )
-def test_credentials_go_to_base_urls_host(auth: object, header: str, expected: str) -> None:
-    """In the form that the API wants."""
+def test_credentials_are_sent_to_the_host_of_base_url(auth: object, header: str, expected: str) -> None:
+    """They have the form that the API expects."""
     server = ScriptedServer()
     calls_of(server, auth=auth).send_call(a_post())
 
     assert expected == server.requests[0].headers[header]
 
 
-def test_a_key_may_be_a_parameter() -> None:
-    """Beside the call's own."""
+def test_an_api_key_may_be_a_query_parameter() -> None:
+    """It is added to the parameters of the call."""
     server = ScriptedServer()
     calls_of(server, auth=ParamAuth(Variable("KEY"), "api_key")).send_call(a_post("/c?a=1"))
 
@@ -124,7 +124,7 @@ def test_a_key_may_be_a_parameter() -> None:
 
 
 def test_headers_of_the_config_and_of_the_call_are_joined() -> None:
-    """The call's own win, whatever their case."""
+    """The call's headers win, in upper or lower case."""
     server = ScriptedServer()
     headers = (("X-Team", "red"), ("X-Token", Variable("OTHER")), ("Content-Type", "text/x"))
     calls_of(server, headers=headers).send_call(a_post(headers={"x-team": "blue", "X-Number": 4, "X-None": None}))
@@ -135,7 +135,7 @@ def test_headers_of_the_config_and_of_the_call_are_joined() -> None:
 
 
 def test_another_host_gets_no_credentials() -> None:
-    """Neither the key, nor the headers of the config, nor the parameter; no token is asked for either."""
+    """It gets no key, no header of the config and no parameter, and no token is requested for it."""
     server = ScriptedServer()
     fields = {"allow_hosts": ("files.test",), "headers": (("X-Token", Variable("OTHER")),)}
     oauth2 = OAuth2(token_url="/token", client_id="me", client_secret=Variable("KEY"))
@@ -149,8 +149,8 @@ def test_another_host_gets_no_credentials() -> None:
         assert "1" == request.headers["x-own"]
 
 
-def test_an_absolute_address_on_base_urls_host_is_home() -> None:
-    """APIs hand out such links for the next page."""
+def test_an_absolute_url_on_the_host_of_base_url_gets_the_credentials() -> None:
+    """APIs return such URLs for the next page."""
     server = ScriptedServer()
     calls_of(server, auth=BearerAuth(Variable("KEY"))).send_call(HttpCall(method="GET", url="https://api.test/v2/x"))
 
@@ -159,7 +159,7 @@ def test_an_absolute_address_on_base_urls_host_is_home() -> None:
 
 @pytest.mark.parametrize("host", ["Files.test", "files.test:443", "[::1]:8080"])
 def test_a_host_may_be_allowed_in_any_spelling(host: str) -> None:
-    """As people write them."""
+    """Users write hosts in upper case, with a port, or as an IPv6 address."""
     server = ScriptedServer()
     url = "http://[::1]:8080/x" if host.startswith("[") else "https://FILES.test/x"
 
@@ -186,8 +186,8 @@ def test_a_host_may_be_allowed_in_any_spelling(host: str) -> None:
         "https://" + "a" * 70_000,
     ],
 )
-def test_a_wrong_address_is_refused_and_nothing_is_sent(url: str) -> None:
-    """With a reason, and without an exception."""
+def test_a_wrong_url_is_refused_and_nothing_is_sent(url: str) -> None:
+    """The answer has the reason, and no exception is raised."""
     server = ScriptedServer()
     calls = calls_of(server, auth=BearerAuth(Variable("KEY")))
     answer = calls.send_call(a_post(url))
@@ -215,19 +215,19 @@ def test_a_wrong_address_is_refused_and_nothing_is_sent(url: str) -> None:
     ],
 )
 def test_a_wrong_argument_is_refused_and_nothing_is_sent(fields: dict[str, object]) -> None:
-    """A line break in a header would be a second request."""
+    """A line break in a header would start a second request."""
     server = ScriptedServer()
     answer = calls_of(server).send_call(a_post(**fields))  # type: ignore[arg-type]
 
     assert ([], False, 0) == (server.requests, answer.is_success, answer.status_code)
 
 
-# --- what is tried again
+# --- retries
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-def test_a_passing_failure_is_tried_again(status: int) -> None:
-    """Up to `retry` times more, waiting longer each time."""
+def test_a_temporary_failure_is_retried(status: int) -> None:
+    """There are up to `retry` retries, and each waits longer."""
     slept: list[float] = []
     server = ScriptedServer(httpx.Response(status), httpx.Response(status), httpx.Response(200))
     calls = an_api(server, slept=slept, backoff_seconds=2.0).begin_calls()
@@ -238,8 +238,8 @@ def test_a_passing_failure_is_tried_again(status: int) -> None:
     assert 3 == len(server.requests)
 
 
-def test_a_lasting_failure_ends() -> None:
-    """`retry: 3` is up to four requests; the last answer is the answer."""
+def test_a_permanent_failure_ends_the_retries() -> None:
+    """`retry: 3` allows four requests, and push() gets the last answer."""
     server = ScriptedServer(httpx.Response(503, text="down"))
     calls = calls_of(server, retry=3)
     answer = calls.send_call(a_post())
@@ -249,8 +249,8 @@ def test_a_lasting_failure_ends() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 301])
-def test_a_lasting_answer_is_not_tried_again(status: int) -> None:
-    """The API has said no; a redirect isn't followed, since it would carry the key along."""
+def test_a_permanent_answer_is_not_retried(status: int) -> None:
+    """The API has refused. A redirect isn't followed, because the other server would get the key."""
     server = ScriptedServer(httpx.Response(status, headers={"Location": "https://evil.test/"}))
     calls = calls_of(server)
 
@@ -259,8 +259,8 @@ def test_a_lasting_answer_is_not_tried_again(status: int) -> None:
     assert not calls.call_counts.is_outage
 
 
-def test_a_connection_fault_is_tried_again_and_then_told() -> None:
-    """status_code 0 and why, without the secret that the address holds."""
+def test_a_connection_error_is_retried_and_then_reported() -> None:
+    """The answer has status_code 0 and the reason, without the secret in the URL."""
     server = ScriptedServer(httpx.ConnectError("no route to api.test?api_key=s3cr3t-key"))
     calls = calls_of(server, auth=ParamAuth(Variable("KEY"), "api_key"), retry=1)
     answer = calls.send_call(a_post())
@@ -273,8 +273,8 @@ def test_a_connection_fault_is_tried_again_and_then_told() -> None:
 @pytest.mark.parametrize(
     ("last", "unanswered"), [(httpx.Response(200), 0), (httpx.Response(500), 1), (httpx.Response(409), 1)]
 )
-def test_an_unanswered_try_leaves_open_what_was_done(last: httpx.Response, unanswered: int) -> None:
-    """Only a success tells for sure; a 409 may well say that the first try came through."""
+def test_after_an_unanswered_try_only_a_success_settles_the_outcome(last: httpx.Response, unanswered: int) -> None:
+    """A later 409 may mean that the first try arrived."""
     server = ScriptedServer(httpx.ReadTimeout("late"), last)
     calls = calls_of(server, retry=1)
     calls.send_call(a_post())
@@ -282,8 +282,8 @@ def test_an_unanswered_try_leaves_open_what_was_done(last: httpx.Response, unans
     assert unanswered == calls.call_counts.unanswered_calls
 
 
-def test_a_call_that_failed_after_a_crash_may_have_been_done_before_it(tmp_path: Path) -> None:
-    """It may be the one that was under way; and the journal remembers what stayed open."""
+def test_a_call_that_fails_after_a_crash_counts_as_unanswered(tmp_path: Path) -> None:
+    """It may have been in flight when the process crashed. The journal remembers calls with an unknown outcome."""
     server = ScriptedServer(httpx.Response(409))
     api = an_api(server)
     path = tmp_path / "crm.journal"
@@ -299,8 +299,7 @@ def test_a_call_that_failed_after_a_crash_may_have_been_done_before_it(tmp_path:
     assert [0, 1, 1] == [calls.call_counts.unanswered_calls for calls in (first, again, third)]
 
 
-def test_the_server_may_say_when() -> None:
-    """Retry-After is waited out."""
+def test_a_retry_waits_as_long_as_retry_after_demands() -> None:
     slept: list[float] = []
     server = ScriptedServer(httpx.Response(429, headers={"Retry-After": "7"}), httpx.Response(200))
     an_api(server, slept=slept).begin_calls().send_call(a_post())
@@ -308,8 +307,8 @@ def test_the_server_may_say_when() -> None:
     assert [7.0] == slept
 
 
-def test_an_unanswered_try_keeps_its_idempotency_key_and_an_answered_one_does_not() -> None:
-    """Some APIs give a stored 500 again under the key that got it."""
+def test_only_an_unanswered_try_keeps_its_idempotency_key() -> None:
+    """Some APIs return a stored 500 again for the same key."""
     fault = httpx.ReadError("gone")
     server = ScriptedServer(fault, httpx.Response(500), fault, httpx.Response(200))
     calls_of(server).send_call(a_post())
@@ -323,8 +322,8 @@ def test_an_unanswered_try_keeps_its_idempotency_key_and_an_answered_one_does_no
 @pytest.mark.parametrize(
     ("method", "expected"), [("POST", True), ("PATCH", True), ("PUT", False), ("DELETE", False), ("GET", False)]
 )
-def test_what_may_be_repeated_anyway_has_no_idempotency_key(method: str, *, expected: bool) -> None:
-    """And two equal calls are two calls."""
+def test_a_method_that_may_be_repeated_has_no_idempotency_key(method: str, *, expected: bool) -> None:
+    """Two equal calls of the other methods have two keys."""
     server = ScriptedServer()
     calls = calls_of(server)
     for _ in range(2):
@@ -336,16 +335,16 @@ def test_what_may_be_repeated_anyway_has_no_idempotency_key(method: str, *, expe
 
 
 @pytest.mark.parametrize("name", ["Idempotency-Key", "idempotency-key"])
-def test_a_key_of_push_s_own_wins(name: str) -> None:
-    """Also at a second try after an answered failure: it is push's word."""
+def test_an_idempotency_key_that_push_sets_wins(name: str) -> None:
+    """It stays the same even after an answered failure, because push chose it."""
     server = ScriptedServer(httpx.Response(500), httpx.Response(200))
     calls_of(server).send_call(a_post(headers={name: "mine"}))
 
     assert [["mine"], ["mine"]] == [request.headers.get_list("idempotency-key") for request in server.requests]
 
 
-def test_ctrl_c_comes_out_as_itself() -> None:
-    """A call never raises what is the call's; this isn't."""
+def test_ctrl_c_is_not_caught_by_a_call() -> None:
+    """A call returns its errors as an answer, but an interrupt isn't an error of the call."""
     server = ScriptedServer()
 
     def interrupted(_: httpx.Request) -> httpx.Response:
@@ -357,11 +356,11 @@ def test_ctrl_c_comes_out_as_itself() -> None:
     assert [] == server.requests
 
 
-# --- what comes back
+# --- answers
 
 
-def test_a_packed_answer_is_unpacked() -> None:
-    """As the server packs what it is asked to."""
+def test_a_compressed_answer_is_decompressed() -> None:
+    """Requests say that the server may use gzip."""
     body = gzip.compress("größe".encode())
     server = ScriptedServer(httpx.Response(200, content=body, headers={"Content-Encoding": "gzip"}))
 
@@ -370,8 +369,8 @@ def test_a_packed_answer_is_unpacked() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 @pytest.mark.parametrize("after", [b"", b"\n", bytes(9)])
-def test_an_answer_may_be_packed_in_several_parts(chunk: int, after: bytes) -> None:
-    """As servers do that pack while they write; the first part alone passes for the whole."""
+def test_an_answer_may_have_several_gzip_members(chunk: int, after: bytes) -> None:
+    """Some servers compress while they write. The first member alone would look like a whole answer."""
     body = gzip.compress(b"hello ") + gzip.compress(b"wor") + gzip.compress(b"ld") + after
     chunks = [body[begin : begin + chunk] for begin in range(0, len(body), chunk)]
 
@@ -389,7 +388,7 @@ def test_an_answer_may_be_packed_in_several_parts(chunk: int, after: bytes) -> N
     ],
 )
 def test_an_answer_is_always_a_text(content_type: str, body: bytes, expected: str) -> None:
-    """Whatever the server says of its charset."""
+    """The server may name any charset, even a wrong one."""
     server = ScriptedServer(httpx.Response(200, content=body, headers={"Content-Type": content_type}))
 
     assert expected == calls_of(server).send_call(a_post()).text
@@ -404,10 +403,10 @@ def test_an_answer_is_always_a_text(content_type: str, body: bytes, expected: st
         ({"Content-Encoding": "br"}, b"x"),
     ],
 )
-def test_an_answer_that_can_not_be_read_is_no_success(headers: dict[str, str], body: bytes) -> None:
-    """Nor is it asked for again: the server has done what it did."""
+def test_an_answer_that_can_not_be_read_is_not_a_success(headers: dict[str, str], body: bytes) -> None:
+    """The call isn't retried either, because the server has already acted on it."""
 
-    # a stream: httpx itself would look into a body that is given at once
+    # a stream, because httpx itself decodes a body that is passed as bytes
     server = ScriptedServer(httpx.Response(200, headers=headers, stream=httpx.ByteStream(body)))
     calls = calls_of(server)
     answer = calls.send_call(a_post())
@@ -416,13 +415,13 @@ def test_an_answer_that_can_not_be_read_is_no_success(headers: dict[str, str], b
     assert 1 == calls.call_counts.unanswered_calls
 
 
-# --- over a crash
+# --- after a crash
 
 
-def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
-    """The journal answers, also with what was no success; the counts are those of the first time.
+def test_an_answered_call_is_not_sent_again_after_a_crash(tmp_path: Path) -> None:
+    """The journal also returns answers that weren't a success, and the call counts stay the same.
 
-    The answer is the same to the letter: a record whose number has an account's in it isn't another one now.
+    The answer is identical, secrets included: a record's id that contains an account's number must not change.
     """
     echo = httpx.Response(201, text="made s3cr3t-key", headers={"X-Seen": "s3cr3t-key"})
     server = ScriptedServer(echo, httpx.Response(422, text="bad"))
@@ -444,8 +443,8 @@ def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
     assert 0o600 == path.stat().st_mode & 0o777
 
 
-def test_a_call_whose_key_was_refused_is_made_again_after_a_crash(tmp_path: Path) -> None:
-    """Nothing was done, and by then somebody has mended the key: the old answer would be a failed try."""
+def test_a_call_whose_credentials_were_refused_is_sent_again_after_a_crash(tmp_path: Path) -> None:
+    """The API did nothing, and the user may have fixed the key by then. The old answer would count as a failed try."""
     server = ScriptedServer(httpx.Response(401, text="no such key"), httpx.Response(201, text="made"))
     api = an_api(server)
     path = tmp_path / "crm.journal"
@@ -456,8 +455,8 @@ def test_a_call_whose_key_was_refused_is_made_again_after_a_crash(tmp_path: Path
     assert first.headers["idempotency-key"] != second.headers["idempotency-key"]
 
 
-def test_an_unanswered_call_is_sent_again_under_its_key(tmp_path: Path) -> None:
-    """It may have arrived."""
+def test_an_unanswered_call_is_sent_again_with_the_same_key(tmp_path: Path) -> None:
+    """The request may have arrived."""
     server = ScriptedServer(httpx.ReadError("gone"))
     api = an_api(server, retry=0)
     for _ in range(2):
@@ -470,15 +469,15 @@ def test_an_unanswered_call_is_sent_again_under_its_key(tmp_path: Path) -> None:
 # --- settings
 
 
-def test_a_missing_variable_is_told_before_anything_is_sent() -> None:
-    """All of them, by name."""
+def test_missing_variables_are_reported_before_anything_is_sent() -> None:
+    """The error names all of them."""
     with pytest.raises(SettingsError, match=r"lib/crm.star needs EMPTY, GONE; set it in .env") as error:
         ApiClient(a_config(env=("GONE", "EMPTY", "KEY")), secrets={**SECRETS, "EMPTY": ""}.get)
     assert "s3cr3t" not in str(error.value)
 
 
-def test_a_secret_that_can_not_be_a_header_is_told_without_being_shown() -> None:
-    """A line break at its end is left out; one in the middle is a mistake."""
+def test_a_secret_with_a_line_break_is_reported_without_its_value() -> None:
+    """A line break at its end is removed, but one in the middle is a mistake."""
     auth = BearerAuth(Variable("KEY"))
     ApiClient(a_config(auth=auth), secrets={"KEY": "abcdef\n"}.get).close()
     with pytest.raises(SettingsError, match="line break") as error:
@@ -486,15 +485,15 @@ def test_a_secret_that_can_not_be_a_header_is_told_without_being_shown() -> None
     assert "def" not in str(error.value)
 
 
-def test_a_secret_that_is_no_text_is_told_without_being_shown() -> None:
-    """The environment may hold any bytes."""
+def test_a_secret_that_is_not_utf_8_is_reported_without_its_value() -> None:
+    """An environment variable may contain any bytes."""
     with pytest.raises(SettingsError, match=r"lib/crm.star needs KEY, which is not UTF-8") as error:
         ApiClient(a_config(auth=BearerAuth(Variable("KEY"))), secrets={"KEY": "abc\udcffdef"}.get)
     assert "abc" not in str(error.value)
 
 
-def test_nothing_shows_a_secret() -> None:
-    """Values stand in tracebacks and logs by their repr."""
+def test_no_repr_shows_a_secret() -> None:
+    """Tracebacks and logs contain the repr of values."""
     api = an_api(ScriptedServer(), auth=BearerAuth(Variable("KEY")), env=("OTHER",))
     prepared = api.builder.build_request(a_post())
 

@@ -1,4 +1,4 @@
-"""What only a socket can show: deadlines, sizes, connections."""
+"""Deadlines, sizes and connections, tested over real sockets."""
 
 import gzip
 import http.server
@@ -26,7 +26,7 @@ def calls(loopback_api: Any) -> Any:
 
 
 def drip(part: bytes, *, before: bytes) -> Callable[..., None]:
-    """A server that always has one more byte."""
+    """Return a reply that always sends one more byte."""
 
     def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
         handler.wfile.write(before)
@@ -47,8 +47,10 @@ def drip(part: bytes, *, before: bytes) -> Callable[..., None]:
     ],
     ids=["body", "header", "headers"],
 )
-def test_a_drip_does_not_pass_the_deadline(loopback_api: Any, calls: BatchCalls, before: bytes, part: bytes) -> None:
-    """The timeout is that of a whole answer, not of a read."""
+def test_an_answer_that_arrives_byte_by_byte_times_out(
+    loopback_api: Any, calls: BatchCalls, before: bytes, part: bytes
+) -> None:
+    """The timeout is for the whole answer, and not for one read."""
     loopback_api.reply_function = drip(part, before=before)
     began_at = time.monotonic()
     answer = calls.send_call(HttpCall(method="GET", url="/x", timeout=0.3))
@@ -57,8 +59,8 @@ def test_a_drip_does_not_pass_the_deadline(loopback_api: Any, calls: BatchCalls,
     assert 0.25 < time.monotonic() - began_at < 8
 
 
-def test_a_server_that_takes_nothing_does_not_pass_the_deadline(calls: BatchCalls) -> None:
-    """A large body is written in pieces, each under what is left of the time."""
+def test_a_server_that_reads_nothing_times_out(calls: BatchCalls) -> None:
+    """A large body is written in pieces, and each piece has the rest of the time."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         config = PushConfig(
             name="x",
@@ -77,8 +79,8 @@ def test_a_server_that_takes_nothing_does_not_pass_the_deadline(calls: BatchCall
     assert time.monotonic() - began_at < 8
 
 
-def test_a_gzip_bomb_is_not_unpacked(loopback_api: Any, make_reply: Callable[..., Any], calls: BatchCalls) -> None:
-    """200 kB on the wire, 200 MB in memory."""
+def test_a_gzip_bomb_is_not_decompressed(loopback_api: Any, make_reply: Callable[..., Any], calls: BatchCalls) -> None:
+    """200 kB on the network would take 200 MB of memory."""
     bomb = gzip.compress(bytes(200_000_000), 1)
     loopback_api.reply_function = make_reply(200, bomb, Content_Encoding="gzip")
     answer = calls.send_call(GET)
@@ -89,10 +91,10 @@ def test_a_gzip_bomb_is_not_unpacked(loopback_api: Any, make_reply: Callable[...
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
-def test_an_empty_answer_is_a_whole_one_whatever_it_is_packed_as(
+def test_an_empty_answer_is_complete_with_any_content_encoding(
     encoding: str, loopback_api: Any, make_reply: Callable[..., Any], calls: BatchCalls
 ) -> None:
-    """Some servers pack each answer, also a 204; taken for none, what they did is done again and again."""
+    """Some servers compress each answer, even a 204. If it counted as no answer, the call would be repeated forever."""
     loopback_api.reply_function = make_reply(204, b"", Content_Encoding=encoding)
     answer = calls.send_call(GET)
 
@@ -100,8 +102,8 @@ def test_an_empty_answer_is_a_whole_one_whatever_it_is_packed_as(
     assert 1 == len(loopback_api.requests)
 
 
-def test_a_connection_is_kept(loopback_api: Any, calls: BatchCalls) -> None:
-    """A new one for each row would cost more than the row."""
+def test_a_connection_is_reused(loopback_api: Any, calls: BatchCalls) -> None:
+    """A new connection for each row would take longer than the row."""
     ports = set()
     answered = loopback_api.reply_function
 
@@ -116,8 +118,7 @@ def test_a_connection_is_kept(loopback_api: Any, calls: BatchCalls) -> None:
     assert 1 == len(ports)
 
 
-def test_a_redirect_is_an_answer(loopback_api: Any, make_reply: Callable[..., Any], calls: BatchCalls) -> None:
-    """It isn't followed."""
+def test_a_redirect_is_not_followed(loopback_api: Any, make_reply: Callable[..., Any], calls: BatchCalls) -> None:
     loopback_api.reply_function = make_reply(302, Location=f"{loopback_api.url}/secret")
     answer = calls.send_call(GET)
 
@@ -125,8 +126,8 @@ def test_a_redirect_is_an_answer(loopback_api: Any, make_reply: Callable[..., An
     assert ["/x"] == [seen.path for seen in loopback_api.requests]
 
 
-def test_nobody_there_is_no_answer(calls: BatchCalls) -> None:
-    """With the reason, since people will read it."""
+def test_a_refused_connection_is_no_answer(calls: BatchCalls) -> None:
+    """The answer has the reason, because users read it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     config = PushConfig(name="x", file="f", destination="x", object="x", base_url=f"http://127.0.0.1:{port}", retry=0)
@@ -137,8 +138,8 @@ def test_nobody_there_is_no_answer(calls: BatchCalls) -> None:
     assert "refused" in answer.text
 
 
-def test_an_answer_cut_short_is_no_answer(loopback_api: Any, calls: BatchCalls) -> None:
-    """What is there of it might be anything."""
+def test_an_incomplete_answer_is_no_answer(loopback_api: Any, calls: BatchCalls) -> None:
+    """The rest of it is unknown."""
 
     def cut(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
@@ -150,7 +151,7 @@ def test_an_answer_cut_short_is_no_answer(loopback_api: Any, calls: BatchCalls) 
 
 
 def test_threads_share_the_connections(loopback_api: Any, calls: BatchCalls) -> None:
-    """Each with its own batch, its own deadline and its own counts."""
+    """Each thread has its own batch, deadline and counts."""
     loopback_api.reply_function = lambda handler, seen: _echo(handler, seen.path)
     config = PushConfig(name="x", file="f", destination="x", object="x", base_url=loopback_api.url)
     wrong: list[str] = []
@@ -175,8 +176,8 @@ def test_threads_share_the_connections(loopback_api: Any, calls: BatchCalls) -> 
     assert 80 == len(loopback_api.requests)
 
 
-def test_closing_ends_a_call_that_another_thread_waits_in(loopback_api: Any) -> None:
-    """Who presses Ctrl-C shouldn't have to wait until an API answers; the call has no answer then."""
+def test_closing_the_client_ends_a_call_that_another_thread_waits_for(loopback_api: Any) -> None:
+    """A user who presses Ctrl-C must not wait until an API answers. The call then has no answer."""
     is_away, may_end = threading.Event(), threading.Event()
 
     def never(_handler: object, _seen: object) -> None:
@@ -203,7 +204,7 @@ def test_closing_ends_a_call_that_another_thread_waits_in(loopback_api: Any) -> 
     thread.join()
     may_end.set()
     assert [SyncStoppedError] == [type(end) for end in ended]
-    assert (0, 1) == (journal.response_count, len(loopback_api.requests))  # it isn't tried again either
+    assert (0, 1) == (journal.response_count, len(loopback_api.requests))  # it isn't retried either
 
 
 def _echo(handler: http.server.BaseHTTPRequestHandler, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers that no honest API gives, from the socket to what push() sees: none raises, none hangs a run."""
+"""Answers of a hostile server, from the socket to push(): none raises an exception, and none blocks a run."""
 
 import contextlib
 import gzip
@@ -69,7 +69,7 @@ LONG = "12345678901234567890"
     ],
 )
 def test_json_is_exact_or_none(push_response: Callable[..., Any], body: str, expected: object) -> None:
-    """Numbers without an end, half characters, deep nesting: nothing of it raises into push()."""
+    """Numbers that are too large, half characters and deep nesting raise no error in push()."""
     status, _, value, _ = push_response(build_response(body))
 
     assert (200, expected) == (status, value)
@@ -77,13 +77,13 @@ def test_json_is_exact_or_none(push_response: Callable[..., Any], body: str, exp
 
 @pytest.mark.parametrize("inner", ["1", LONG])
 def test_json_may_be_as_deep_as_starlark_reads_it(push_response: Callable[..., Any], inner: str) -> None:
-    """Starlark's own decoder gives up a little below."""
+    """The JSON decoder of Starlark fails at a slightly smaller depth."""
     deep = "[" * 119 + inner + "]" * 119
 
     assert json.loads(deep) == push_response(build_response(deep))[2]
 
 
-# --- heads, sizes, packing
+# --- headers, sizes, compression
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_json_may_be_as_deep_as_starlark_reads_it(push_response: Callable[..., A
         (build_response("", "Location: http://[::1", status=302), {"location": "http://[::1"}),
     ],
 )
-def test_odd_headers_are_texts(push_response: Callable[..., Any], raw: bytes, expected: dict[str, str]) -> None:
-    """In UTF-8 where they are, else each byte is a letter."""
+def test_unusual_headers_are_text(push_response: Callable[..., Any], raw: bytes, expected: dict[str, str]) -> None:
+    """They are decoded as UTF-8, or as one character for each byte."""
     status, _, _, headers = push_response(raw)
 
     assert status in {200, 302}
@@ -137,8 +137,8 @@ def test_odd_headers_are_texts(push_response: Callable[..., Any], raw: bytes, ex
         build_response_head(b"Transfer-Encoding: gzip, chunked", body=b"2\r\nab\r\n0\r\n\r\n"),
     ],
 )
-def test_what_is_no_http_is_no_answer(push_response: Callable[..., Any], raw: bytes) -> None:
-    """The text says why."""
+def test_an_answer_that_is_not_http_counts_as_no_answer(push_response: Callable[..., Any], raw: bytes) -> None:
+    """The text has the reason."""
     status, text, value, headers = push_response(raw)
 
     assert (0, None, {}) == (status, value, headers)
@@ -167,8 +167,10 @@ def test_what_is_no_http_is_no_answer(push_response: Callable[..., Any], raw: by
     ],
     ids=lambda value: f"{str(value)[:40]!r}" if isinstance(value, bytes) else "",
 )
-def test_what_can_be_read_is_an_answer(push_response: Callable[..., Any], raw: bytes, status: int, text: str) -> None:
-    """However odd its head; 50 MB are the most."""
+def test_an_unusual_answer_that_can_be_read_is_an_answer(
+    push_response: Callable[..., Any], raw: bytes, status: int, text: str
+) -> None:
+    """Its body may have up to 50 MB."""
     assert [status, True] == [(seen := push_response(raw))[0], seen[1] == text]
 
 
@@ -188,8 +190,8 @@ def test_what_can_be_read_is_an_answer(push_response: Callable[..., Any], raw: b
     ],
     ids=lambda value: "" if isinstance(value, bytes) else value,
 )
-def test_an_answer_that_can_not_be_taken_says_why(push_response: Callable[..., Any], raw: bytes, why: str) -> None:
-    """It counts as none."""
+def test_an_answer_that_can_not_be_read_has_a_reason(push_response: Callable[..., Any], raw: bytes, why: str) -> None:
+    """It counts as no answer."""
     status, text, value, _ = push_response(raw)
 
     assert (0, None) == (status, value)
@@ -201,7 +203,7 @@ def test_an_answer_that_can_not_be_taken_says_why(push_response: Callable[..., A
 
 
 def many(part: bytes, *, before: bytes) -> Iterator[bytes]:
-    """A body without an end, as fast as it is taken."""
+    """Yield a body without an end, as fast as the client reads it."""
     yield before
     with contextlib.suppress(ConnectionError):
         while True:
@@ -221,7 +223,7 @@ def many(part: bytes, *, before: bytes) -> Iterator[bytes]:
 def test_an_answer_without_an_end_is_cut_off(
     loopback_api: Any, write_library: Callable[..., Path], before: bytes, part: bytes
 ) -> None:
-    """Unpacking, joining and reading heads count against the timeout; a row learns it as no answer."""
+    """The timeout includes decompression, joining and headers. The row gets "no answer"."""
 
     def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
         for piece in many(part, before=before):
@@ -237,8 +239,8 @@ def test_an_answer_without_an_end_is_cut_off(
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "cp1253", "punycode"])
-def test_the_time_is_looked_at_while_a_body_is_decoded(charset: str) -> None:
-    """Once in a million bytes, so that no charset makes 50 MB a matter of minutes."""
+def test_the_timeout_is_checked_while_a_body_is_decoded(charset: str) -> None:
+    """It is checked once per million bytes, because some charsets need minutes for 50 MB."""
     looks: list[int] = []
     headers = {"content-type": f"text/plain; charset={charset}"}
     read_response_text([b"a" * 5_000_000], headers, check_time=lambda: looks.append(1))

@@ -1,4 +1,4 @@
-"""Tokens over HTTP: a real token server, whose tokens expire, are revoked and rotate, beside the API."""
+"""The OAuth tokens of a push function: a token server next to the API, whose tokens expire, are revoked and rotate."""
 
 import json
 import stat
@@ -18,7 +18,7 @@ SECRETS = {"CLIENT": "cl:ient-canary", "SECRET": "s3cret/canary+", "REFRESH": "r
 
 
 class TokenClock:
-    """Time that a test moves on."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -28,7 +28,7 @@ class TokenClock:
 
 
 class TokenServer:
-    """A token server at /token and an API beside it, which takes the tokens that are good just now."""
+    """A token server at /token, and an API that accepts the tokens which are valid at the moment."""
 
     def __init__(self, loopback_api: Any, make_reply: Callable[..., Any]) -> None:
         self.url = loopback_api.url
@@ -36,7 +36,7 @@ class TokenServer:
         self.headers: list[dict[str, str]] = []
         self.calls: list[tuple[str, str, int]] = []  # path, Idempotency-Key, status
         self.good: set[str] = set()
-        self.refresh: str | None = None  # the one that is good: only where they rotate
+        self.refresh: str | None = None  # the valid one, if this server rotates them
         self.life: object = 3600
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self._reply = make_reply
@@ -113,8 +113,10 @@ def a_post(calls: BatchCalls, path: str = "/c") -> int:
     return calls.send_call(HttpCall(method="POST", url=path, json="1")).status_code
 
 
-def test_the_clients_credentials_give_a_token(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """Asked for once, however many calls there are."""
+def test_a_token_is_requested_with_the_client_credentials(
+    server: TokenServer, open_api: Callable[..., ApiClient]
+) -> None:
+    """It is requested once, for any number of calls."""
     calls = open_api(scope="a b", params=(("audience", "crm"),)).begin_calls()
 
     assert [200, 200] == [a_post(calls), a_post(calls)]
@@ -129,8 +131,10 @@ def test_the_clients_credentials_give_a_token(server: TokenServer, open_api: Cal
     assert "authorization" not in server.headers[0]
 
 
-def test_the_credentials_may_go_as_basic_ones(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """Quoted first: the id may have a colon in it."""
+def test_the_client_credentials_may_be_sent_with_basic_authentication(
+    server: TokenServer, open_api: Callable[..., ApiClient]
+) -> None:
+    """They are quoted first, because the id may contain a colon."""
     assert 200 == a_post(open_api(client_auth="basic").begin_calls())
     assert [{"grant_type": "client_credentials"}] == server.asked
     assert "Basic Y2wlM0FpZW50LWNhbmFyeTpzM2NyZXQlMkZjYW5hcnklMkI=" == server.headers[0]["authorization"]
@@ -140,7 +144,7 @@ def test_the_credentials_may_go_as_basic_ones(server: TokenServer, open_api: Cal
 def test_a_token_is_renewed_before_it_expires(
     server: TokenServer, open_api: Callable[..., ApiClient], life: object, expected: int
 ) -> None:
-    """A tenth of its life early; one that doesn't say lives until it is refused."""
+    """It is renewed after nine tenths of its lifetime. A token without a lifetime is used until the API refuses it."""
     server.life = life
     clock = TokenClock()
     calls = open_api(clock).begin_calls()
@@ -153,10 +157,10 @@ def test_a_token_is_renewed_before_it_expires(
 
 
 @pytest.mark.parametrize(("back", "expected"), [(240, 1), (86_400, 2)])
-def test_a_token_of_a_clock_that_was_ahead_is_renewed(
+def test_a_token_is_renewed_after_the_clock_was_set_back_a_day(
     server: TokenServer, open_api: Callable[..., ApiClient], back: int, expected: int
 ) -> None:
-    """By the right clock it would be taken for good for days after its end."""
+    """With the correct clock it would seem valid for days after its end."""
     clock = TokenClock()
     calls = open_api(clock).begin_calls()
     assert 200 == a_post(calls)
@@ -166,7 +170,7 @@ def test_a_token_of_a_clock_that_was_ahead_is_renewed(
 
 
 def test_a_refused_token_is_renewed_once(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """push() doesn't see the 401; the call that was answered with it gets a new Idempotency-Key."""
+    """push() doesn't see the 401. The call is sent again with a new Idempotency-Key."""
     calls = open_api().begin_calls()
     a_post(calls)
     server.good.clear()
@@ -177,8 +181,10 @@ def test_a_refused_token_is_renewed_once(server: TokenServer, open_api: Callable
     assert first != second
 
 
-def test_a_lasting_401_is_an_answer(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """One renewed token a call, not one a try."""
+def test_push_gets_a_401_when_a_new_token_is_refused_too(
+    server: TokenServer, open_api: Callable[..., ApiClient]
+) -> None:
+    """The token is renewed once in a call, and not before each retry."""
     calls = open_api(retry=3).begin_calls()
     server.refusals = [(200, {"access_token": "access-canary-x"})]
 
@@ -188,7 +194,7 @@ def test_a_lasting_401_is_an_answer(server: TokenServer, open_api: Callable[...,
 
 
 def test_threads_share_one_token(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """Eight threads that meet a revoked token ask for one new token, not for eight."""
+    """When eight threads find that a token was revoked, they request one new token."""
     api = open_api()
     a_post(api.begin_calls())
     server.good.clear()
@@ -210,8 +216,8 @@ def test_threads_share_one_token(server: TokenServer, open_api: Callable[..., Ap
     assert 2 == len(server.asked)
 
 
-def test_a_refresh_token_gives_a_token(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """A client without a secret may have one too; nothing is written when it stays the same."""
+def test_a_token_is_requested_with_a_refresh_token(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
+    """A client without a secret may have a refresh token too."""
     api = open_api(client_secret=None, **ROTATING)
 
     assert 200 == a_post(api.begin_calls())
@@ -219,10 +225,10 @@ def test_a_refresh_token_gives_a_token(server: TokenServer, open_api: Callable[.
     assert [expected] == server.asked
 
 
-def test_a_rotated_refresh_token_outlives_the_run(
+def test_a_rotated_refresh_token_is_stored_for_the_next_run(
     server: TokenServer, open_api: Callable[..., ApiClient], tmp_path: Path
 ) -> None:
-    """In a file that is its owner's alone; the next run has no need to ask while the token is good."""
+    """Only the file's owner may read it. The next run requests no token while the stored one is valid."""
     server.refresh = SECRETS["REFRESH"]
     clock = TokenClock()
     assert 200 == a_post(open_api(clock, **ROTATING).begin_calls())
@@ -237,8 +243,8 @@ def test_a_rotated_refresh_token_outlives_the_run(
     assert {0o600} == {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
-def test_two_runs_do_not_use_one_refresh_token_twice(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """Servers that rotate take the second use for a theft, and withdraw all of them."""
+def test_two_runs_do_not_use_the_same_refresh_token(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
+    """Servers that rotate tokens treat the second use as a theft, and revoke all of them."""
     server.refresh = SECRETS["REFRESH"]
     runs = [open_api(**ROTATING).begin_calls() for _ in range(2)]
     together = threading.Barrier(2)
@@ -258,10 +264,10 @@ def test_two_runs_do_not_use_one_refresh_token_twice(server: TokenServer, open_a
     assert 1 == len(server.asked)
 
 
-def test_a_new_refresh_token_of_the_user_counts(
+def test_a_new_refresh_token_in_the_settings_replaces_the_stored_one(
     server: TokenServer, open_api: Callable[..., ApiClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was kept had grown out of the old one."""
+    """The stored token came from the user's old one."""
     server.refresh = SECRETS["REFRESH"]
     a_post(open_api(**ROTATING).begin_calls())
     monkeypatch.setitem(SECRETS, "REFRESH", "refresh-canary-anew")
@@ -270,8 +276,10 @@ def test_a_new_refresh_token_of_the_user_counts(
     assert 200 == a_post(open_api(**ROTATING).begin_calls())
 
 
-def test_a_spoiled_file_is_as_none(server: TokenServer, open_api: Callable[..., ApiClient], tmp_path: Path) -> None:
-    """The user's own token is tried then."""
+def test_a_damaged_token_file_is_ignored(
+    server: TokenServer, open_api: Callable[..., ApiClient], tmp_path: Path
+) -> None:
+    """The user's refresh token from the settings is used instead."""
     server.refresh = SECRETS["REFRESH"]
     a_post(open_api(**ROTATING).begin_calls())
     (kept,) = (tmp_path / "tokens").glob("*.json")
@@ -281,8 +289,10 @@ def test_a_spoiled_file_is_as_none(server: TokenServer, open_api: Callable[..., 
     assert 200 == a_post(open_api(**ROTATING).begin_calls())
 
 
-def test_a_token_server_that_refuses_is_asked_once(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """Again and again would lock the account; the rows aren't to blame, so the batch is an outage."""
+def test_after_a_refusal_the_token_server_gets_no_second_request(
+    server: TokenServer, open_api: Callable[..., ApiClient]
+) -> None:
+    """More requests could lock the account. The rows have no fault, so the batch is an outage."""
     server.refusals = [(401, {"error": "invalid_client", "error_description": f"no {SECRETS['SECRET']}"})]
     calls = open_api(retry=3).begin_calls()
     answers = [calls.send_call(HttpCall(method="POST", url="/c")) for _ in range(3)]
@@ -294,10 +304,10 @@ def test_a_token_server_that_refuses_is_asked_once(server: TokenServer, open_api
     assert 0 == calls.call_counts.unanswered_calls
 
 
-def test_a_token_server_that_is_down_is_asked_again_after_a_while(
+def test_a_token_server_that_is_down_is_asked_again_after_31_seconds(
     server: TokenServer, open_api: Callable[..., ApiClient]
 ) -> None:
-    """With the API's own retries; then the calls of the next half minute don't wait for it."""
+    """It gets as many retries as the API. For the next half minute, calls don't wait for it."""
     server.refusals = [(503, {})]
     clock = TokenClock()
     calls = open_api(clock, retry=2).begin_calls()
@@ -319,10 +329,10 @@ def test_a_token_server_that_is_down_is_asked_again_after_a_while(
         {"access_token": 3},
     ],
 )
-def test_an_answer_without_a_usable_token_is_told(
+def test_a_token_answer_without_a_usable_token_is_an_error(
     server: TokenServer, open_api: Callable[..., ApiClient], body: dict[str, str]
 ) -> None:
-    """Never sent as it came: a line break in it would be a second header."""
+    """The value is never sent: a line break in it would make a second header."""
     server.refusals = [(200, body)]
     answer = open_api().begin_calls().send_call(HttpCall(method="GET", url="/c"))
 
@@ -330,8 +340,8 @@ def test_an_answer_without_a_usable_token_is_told(
     assert answer.text.startswith("not sent: no token from /token: it")
 
 
-def test_no_token_shows(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
-    """Tokens that nobody knew when the run began are masked like secrets that were in .env."""
+def test_no_token_is_shown(server: TokenServer, open_api: Callable[..., ApiClient]) -> None:
+    """Tokens that were received during the run are masked like the secrets in .env."""
     server.refresh = SECRETS["REFRESH"]
     api = open_api(**ROTATING)
     calls = api.begin_calls()

@@ -1,4 +1,4 @@
-"""Never more requests in a window than the limit says, over threads, syncs and processes."""
+"""The rate limit: no window has more requests than allowed, over threads, syncs and processes."""
 
 import http.server
 import subprocess
@@ -17,7 +17,7 @@ from ondatra_dagster.row_changes import Layout
 
 
 class RateLimitClock:
-    """Time that passes by sleeping only."""
+    """A clock that only moves when the limit sleeps."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -40,19 +40,19 @@ def a_limit(
 
 
 def sent(limit: RateLimit, clock: RateLimitClock, *, on_its_way: float = 0.0) -> float:
-    """When the server has the request."""
+    """Take a turn and return the time when the server has the request."""
     with limit.wait_for_turn():
         clock.sleep(on_its_way)
         return clock.now
 
 
 def crowd(stamps: list[float], per_seconds: float) -> int:
-    """The most sends in any window of that length."""
+    """Return the highest number of requests in any window of that length."""
     return max(sum(start <= stamp < start + per_seconds for stamp in stamps) for start in stamps)
 
 
-def test_no_window_holds_more_than_the_limit(tmp_path: Path) -> None:
-    """A bucket that starts full would let nearly twice as many through at first."""
+def test_no_window_has_more_requests_than_the_limit(tmp_path: Path) -> None:
+    """A full bucket of permits would allow nearly twice as many at first."""
     clock = RateLimitClock()
     limit = a_limit(tmp_path, clock)
     stamps = []
@@ -64,8 +64,8 @@ def test_no_window_holds_more_than_the_limit(tmp_path: Path) -> None:
     assert stamps[-1] - stamps[0] < 65
 
 
-def test_what_push_calls_is_limited_with_its_retries(loopback_api: Any, write_library: Any, tmp_path: Path) -> None:
-    """An API counts requests, whatever they are good for to us."""
+def test_retries_of_a_call_count_for_the_limit(loopback_api: Any, write_library: Any, tmp_path: Path) -> None:
+    """An API counts every request."""
     stamps: list[float] = []
 
     def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
@@ -88,8 +88,8 @@ def test_what_push_calls_is_limited_with_its_retries(loopback_api: Any, write_li
     assert crowd(stamps, 0.5) <= 3
 
 
-def test_a_late_arrival_counts_when_it_arrives(tmp_path: Path) -> None:
-    """The server looks at its own clock; what left earlier and came later shares its window with the next."""
+def test_a_late_request_counts_when_it_arrives(tmp_path: Path) -> None:
+    """The server uses its own clock. A delayed request may arrive in the same window as the next one."""
     clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
     ways = (0.4, 0.0, 0.3, 0.0, 0.0)
@@ -98,8 +98,8 @@ def test_a_late_arrival_counts_when_it_arrives(tmp_path: Path) -> None:
     assert crowd(stamps, 1.0) == 1
 
 
-def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    """The request has arrived long before; what takes so long is the server's work."""
+def test_a_slow_answer_does_not_delay_other_requests(tmp_path: Path) -> None:
+    """The request arrived long before, and the rest of the time is the server's work."""
     clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
     began_at = clock.now
@@ -109,8 +109,8 @@ def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
     assert clock.now - began_at < 2.1
 
 
-def test_a_slow_connection_counts_when_it_is_there(tmp_path: Path) -> None:
-    """A packet that was lost comes again after a second, the next after two: nobody passes it meanwhile."""
+def test_a_slow_connection_counts_when_it_is_open(tmp_path: Path) -> None:
+    """A lost packet is repeated after one second, and then after two. No other request passes it."""
     clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
     with limit.wait_for_turn() as connecting, connecting():
@@ -123,22 +123,21 @@ def test_a_slow_connection_counts_when_it_is_there(tmp_path: Path) -> None:
     assert sent(limit, clock) < arrived_at + 2.1
 
 
-def test_a_kill_while_connecting_is_waited_for(tmp_path: Path) -> None:
-    """Its request may have gone out at the end; who comes later waits as if it had."""
+def test_the_limit_waits_for_a_process_killed_while_connecting(tmp_path: Path) -> None:
+    """Its request may still have been sent, so later requests wait as if it had arrived."""
     clock = RateLimitClock()
     one_a_second = RateLimitConfig(requests=1, per_seconds=1.0)
     dying = a_limit(tmp_path, clock, one_a_second)
     number, _ = dying._try_turn()
     connecting = dying._extend_while_connecting(number)
-    connecting.__enter__()  # and nobody comes to say that it is there
+    connecting.__enter__()  # the killed process never reports the connection
     began_at = clock.now
     waited_seconds = sent(a_limit(tmp_path, clock, one_a_second), clock) - began_at
 
     assert 11.0 <= waited_seconds < 11.1
 
 
-def test_a_pause_is_no_credit(tmp_path: Path) -> None:
-    """After an hour of silence the limit is what it was."""
+def test_an_idle_hour_does_not_raise_the_limit(tmp_path: Path) -> None:
     clock = RateLimitClock()
     limit = a_limit(tmp_path, clock)
     sent(limit, clock)
@@ -147,12 +146,12 @@ def test_a_pause_is_no_credit(tmp_path: Path) -> None:
     assert crowd([sent(limit, clock) for _ in range(8)], 10.0) == 3
 
 
-def test_a_restart_is_no_credit(tmp_path: Path) -> None:
-    """The times are in a file; a process that died in the middle of a call has used up its turn."""
+def test_a_restart_does_not_raise_the_limit(tmp_path: Path) -> None:
+    """The times are in a file. A process that crashed during a call has used its turn."""
     clock = RateLimitClock()
     dying = a_limit(tmp_path, clock)
     stamps = [sent(dying, clock) for _ in range(2)]
-    dying._try_turn()  # and nobody comes to say that it has arrived
+    dying._try_turn()  # the crashed process never reports its arrival
     stamps.append(clock.now + 0.9)
     again = a_limit(tmp_path, clock)
     stamps += [sent(again, clock) for _ in range(4)]
@@ -160,8 +159,8 @@ def test_a_restart_is_no_credit(tmp_path: Path) -> None:
     assert crowd(stamps, 10.0) == 3
 
 
-def test_of_two_limits_the_stricter_holds(tmp_path: Path) -> None:
-    """At each moment: one may be for bursts, the other for a day."""
+def test_two_limits_hold_at_the_same_time(tmp_path: Path) -> None:
+    """One may be for bursts, and the other for a day."""
     clock = RateLimitClock()
     burst = RateLimitConfig(requests=2, per_seconds=1.0)
     limit = a_limit(tmp_path, clock, burst, THREE_IN_TEN)
@@ -170,8 +169,8 @@ def test_of_two_limits_the_stricter_holds(tmp_path: Path) -> None:
     assert (2, 3) == (crowd(stamps, 1.0), crowd(stamps, 10.0))
 
 
-def test_sinks_of_one_api_share_their_sends(tmp_path: Path) -> None:
-    """The API counts what arrives, whichever sink sent it; another API doesn't."""
+def test_the_sinks_of_one_api_share_its_limit(tmp_path: Path) -> None:
+    """The API counts the requests of every sink. Another API doesn't."""
     clock = RateLimitClock()
     one = a_limit(tmp_path, clock, base_url="https://X.test/")
     two = a_limit(tmp_path, clock)
@@ -184,8 +183,8 @@ def test_sinks_of_one_api_share_their_sends(tmp_path: Path) -> None:
     assert crowd(stamps, 10.0) == 3
 
 
-def test_an_edited_limit_holds_at_once(tmp_path: Path) -> None:
-    """A limit that was too strict isn't remembered."""
+def test_an_edited_limit_applies_immediately(tmp_path: Path) -> None:
+    """A former limit that was too strict has no effect."""
     clock = RateLimitClock()
     sent(a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1000.0)), clock)
     began_at = clock.now
@@ -196,8 +195,8 @@ def test_an_edited_limit_holds_at_once(tmp_path: Path) -> None:
     assert began_at == clock.now
 
 
-def test_a_clock_that_is_set_back_stops_nobody(tmp_path: Path) -> None:
-    """Sends in the future are forgotten."""
+def test_a_clock_that_is_set_back_delays_no_request(tmp_path: Path) -> None:
+    """Requests with a time in the future are ignored."""
     clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=10.0))
     sent(limit, clock)
@@ -212,8 +211,8 @@ def a_config(base_url: str | None = "https://x.test") -> PushConfig:
     return PushConfig(name="x", file="lib/x.star", destination="x", object="x", base_url=base_url)
 
 
-def test_without_a_limit_nothing_is_opened(write_library: Callable[..., Path], tmp_path: Path) -> None:
-    """What isn't asked for costs nothing."""
+def test_without_a_limit_no_file_is_created(write_library: Callable[..., Path], tmp_path: Path) -> None:
+    """A sink that needs no limit has no cost."""
     folder = write_library(x="def push(rows):\n    pass").parent
     for config in (a_config(), a_config(None)):
         assert RateLimit.from_config(config, tmp_path / "rates.sqlite", lib=folder) is None
@@ -221,8 +220,8 @@ def test_without_a_limit_nothing_is_opened(write_library: Callable[..., Path], t
     assert not (tmp_path / "rates.sqlite").exists()
 
 
-def test_a_limit_holds_for_every_sink_of_its_api(write_library: Callable[..., Path]) -> None:
-    """Also for one that names none itself; a file that can't be read names none."""
+def test_a_limit_applies_to_every_sink_of_its_api(write_library: Callable[..., Path]) -> None:
+    """This includes sinks without a limit. A file that can't be read has none."""
     text = 'API = {"base_url": "%s", "rate_limit": {"requests": %d, "per": "1s"}}'
     folder = write_library(
         a=text % ("https://X.test/", 1),
@@ -253,8 +252,8 @@ for worker in workers: worker.join()
 """
 
 
-def test_threads_and_processes_take_turns(tmp_path: Path) -> None:
-    """Two processes of two threads each, on real time: the moments at which they took their turns judge."""
+def test_threads_and_processes_share_the_limit(tmp_path: Path) -> None:
+    """Two processes with two threads each run in real time and print when they took their turns."""
     path = tmp_path / "rates.sqlite"
     children = [
         subprocess.Popen([sys.executable, "-c", SEND_IN_THREADS, str(path)], stdout=subprocess.PIPE, text=True)

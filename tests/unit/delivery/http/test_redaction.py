@@ -1,4 +1,4 @@
-"""Secrets are masked by value, in whatever form they leave."""
+"""The masking of secrets: by value, in each form in which they may be written."""
 
 import base64
 import html
@@ -32,17 +32,17 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_secret_is_masked_in_every_form(form: str) -> None:
-    """An error message quotes an address, an API echoes JSON."""
+    """An error message quotes a URL, and an API may return JSON."""
     text = Redactor([f"{SECRET}\n"]).redact(f"before {form} after")
 
-    # the last characters of base64 may be left: they stand for less than a letter
+    # the last characters of base64 may be left: they encode less than one letter
     assert re.fullmatch(r"before \*\*\*\w?=* after", text)
 
 
 @pytest.mark.parametrize("user", ["", "a", "ab", "abc", "marta"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_a_password_is_masked_in_basic_credentials(user: str, encode: Callable[[bytes], bytes]) -> None:
-    """They travel as the base64 of user:password, wherever in it the password begins."""
+    """They are the base64 of `user:password`, and the password may begin at any position."""
     password = "hunter22?>~"
     text = Redactor([password]).redact(encode(f"{user}:{password}:more".encode()).decode())
 
@@ -53,13 +53,13 @@ def test_a_password_is_masked_in_basic_credentials(user: str, encode: Callable[[
 
 
 @pytest.mark.parametrize("shorter", ["secret", "s/e'c&", "/////"])
-def test_of_two_secrets_the_longer_one_goes_first(shorter: str) -> None:
-    """Else its tail would stay."""
+def test_when_one_secret_begins_with_another_the_whole_is_masked(shorter: str) -> None:
+    """Otherwise the end of the longer one would be shown."""
     assert "***" == Redactor([shorter, f"{shorter}-tail"]).redact(f"{shorter}-tail")
 
 
-def test_a_text_is_looked_through_in_no_time_whatever_the_secret_is() -> None:
-    """A secret that repeats itself is compared at each place, and backslashes are decoded at each depth."""
+def test_a_secret_of_repeated_backslashes_is_masked_correctly() -> None:
+    """It is compared at each place of the text, and backslashes are decoded at each depth."""
     secret = "\\" * 40
     assert "***x" == Redactor([f"{secret}x"]).redact(f"{secret}xx")
     assert "\\" * 7 + "y" == Redactor([f"{secret}x"]).redact("\\" * 7 + "y")
@@ -67,11 +67,11 @@ def test_a_text_is_looked_through_in_no_time_whatever_the_secret_is() -> None:
 
 
 @pytest.mark.parametrize("short", ["", "1", "eu"])
-def test_a_short_value_is_left(short: str) -> None:
-    """Masking 'eu' would spoil every message and hide nothing."""
+def test_a_short_value_is_not_masked(short: str) -> None:
+    """To mask 'eu' would make every message unreadable and hide nothing."""
     assert "1 neutral queue" == Redactor([short]).redact("1 neutral queue")
 
 
-def test_a_redactor_shows_no_secret() -> None:
-    """It stands in tracebacks with local variables."""
+def test_the_repr_of_a_redactor_shows_no_secret() -> None:
+    """Tracebacks may show local variables."""
     assert "s3cr3t" not in repr(Redactor(["s3cr3t"]))

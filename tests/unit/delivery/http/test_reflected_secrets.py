@@ -1,4 +1,4 @@
-"""Secrets that an API gives back are masked, however it spells them. Random secrets, seeded."""
+"""The masking of secrets that an API returns, in any spelling. The secrets are random, with a fixed seed."""
 
 import base64
 import html
@@ -98,7 +98,7 @@ def redactors() -> dict[str, Redactor]:
 
 @pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
 def test_each_spelling_is_masked(spell: Callable[[str], str], redactors: dict[str, Redactor]) -> None:
-    """What is around it in base64 may be left, and at its ends what stands for less than a letter."""
+    """In base64, the text around the secret may be left, and at its ends characters that encode less than a letter."""
     around = len(spell("")) + 4
     for secret, redactor in redactors.items():
         masked = redactor.redact(f"error: bad key {spell(secret)} given")
@@ -108,8 +108,8 @@ def test_each_spelling_is_masked(spell: Callable[[str], str], redactors: dict[st
         assert len(left.replace(MASK, "")) <= around, (secret, masked)
 
 
-def test_a_spelling_is_masked_among_others_at_any_depth(redactors: dict[str, Redactor]) -> None:
-    """A gateway wraps a backend's error, which has the request's address in it."""
+def test_a_secret_is_masked_inside_texts_that_are_encoded_several_times(redactors: dict[str, Redactor]) -> None:
+    """A gateway wraps the error of its backend, and that error contains the URL of the request."""
     for secret, redactor in redactors.items():
         inner = json.dumps({"at": f"/login?key={quote(secret, safe='')}&x=%2F", "why": "no \"such' key"})
         outer = json.dumps({"message": inner, "count": 1})
@@ -127,8 +127,8 @@ def test_a_spelling_is_masked_among_others_at_any_depth(redactors: dict[str, Red
         *(" ", "\n", "+", "0", "…", "Bearer ", "sk_live_", "sk_live_51H8xYz", 'sk_live_51H8xYz"'),
     ],
 )
-def test_hostile_texts_are_read_in_linear_time(piece: str) -> None:
-    """A megabyte that looks like escapes or secrets: quadratic work would take hours."""
+def test_hostile_texts_are_masked_in_linear_time(piece: str) -> None:
+    """For a megabyte that looks like escapes or secrets, quadratic work would take hours."""
     redactor = Redactor(["Bearer sk_live_51H8xYzAbCdEfGhIjKlMn", "sk_live_51H8xYzAbCdEfGhIjKlMn"])
     text = piece * (1_000_000 // len(piece))
 

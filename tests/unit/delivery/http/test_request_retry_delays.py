@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait before."""
+"""The answers that are retried, and the delay before each retry."""
 
 import pytest
 
@@ -12,8 +12,8 @@ NOW = 1_792_324_800.0  # Sun, 18 Oct 2026 12:00:00 GMT
     ("status", "expected"),
     [(0, True), (408, True), (429, True), (500, True), (503, True), (200, False), (301, False), (404, False)],
 )
-def test_only_what_may_pass_is_tried_again(status: int, *, expected: bool) -> None:
-    """A 404 will be a 404."""
+def test_only_a_temporary_failure_is_retried(status: int, *, expected: bool) -> None:
+    """A 404 would stay a 404."""
     assert expected == HttpResponse(status, "").is_retryable
 
 
@@ -44,12 +44,12 @@ def test_only_what_may_pass_is_tried_again(status: int, *, expected: bool) -> No
     ],
 )
 def test_retry_after_is_understood_in_both_forms(header: str | None, expected: float | None) -> None:
-    """Nobody waits longer than a minute, and nonsense means nothing."""
+    """A retry waits a minute at most, and a value that can't be read is ignored."""
     assert expected == parse_retry_after(header, now=NOW)
 
 
-def test_the_wait_doubles_and_varies() -> None:
-    """Clients that failed together shouldn't come back together."""
+def test_the_delay_doubles_and_varies() -> None:
+    """Clients that failed at the same time must not retry at the same time."""
 
     def wait(tries: int, random: float) -> float:
         return request_retry_seconds(tries, backoff_seconds=2, retry_after=None, now=NOW, random=lambda: random)
@@ -59,6 +59,6 @@ def test_the_wait_doubles_and_varies() -> None:
     assert [90.0, 90.0] == [wait(tries, 1.0) for tries in (1_000, 100_000)]
 
 
-def test_the_server_knows_best() -> None:
-    """Retry-After takes the place of the back-off, also when it is shorter."""
+def test_retry_after_replaces_the_backoff() -> None:
+    """It does so even if it is shorter."""
     assert 1.0 == request_retry_seconds(5, backoff_seconds=9, retry_after="1", now=NOW, random=lambda: 0.5)

@@ -1,4 +1,4 @@
-"""The text of an answer, in whatever charset it is, or says that it is."""
+"""The decoding of an answer's text, with a correct or a wrong charset."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,8 +36,10 @@ def as_text(body: bytes, charset: str) -> bytes:
         ("iso-8859-2; charset=utf-16", "iso-8859-2"),
     ],
 )
-def test_a_charset_is_known_as_servers_spell_it(push_response: Callable[..., Any], charset: str, codec: str) -> None:
-    """A body is read as it was written."""
+def test_a_charset_is_known_in_the_spellings_of_servers(
+    push_response: Callable[..., Any], charset: str, codec: str
+) -> None:
+    """The body is decoded as the server encoded it."""
     letters = "aä漢Я한€"
     body = letters.encode(codec, errors="ignore")
 
@@ -51,8 +53,8 @@ def test_a_charset_is_known_as_servers_spell_it(push_response: Callable[..., Any
         *("undefined", "mbcs", "aliases", "../../os", "x" * 10_000, "", '"', "a\x01b", "ä"),
     ],
 )
-def test_any_other_charset_is_utf_8(push_response: Callable[..., Any], charset: str) -> None:
-    """Some of Python's codecs make half characters, which no text of ours can hold, or take hours."""
+def test_any_other_charset_is_read_as_utf_8(push_response: Callable[..., Any], charset: str) -> None:
+    """Some of Python's codecs produce half characters, which can't be encoded again, or take hours."""
     body = rb"+2AA- \ud800 " + "ä".encode() + b"\xed\xa0\x80\xff"
 
     assert [200, "+2AA- \\ud800 ä\ufffd\ufffd\ufffd\ufffd", None] == push_response(as_text(body, charset))[:3]
@@ -71,8 +73,10 @@ def test_any_other_charset_is_utf_8(push_response: Callable[..., Any], charset: 
         ("iso-2022-jp", b"\x1b$B\xff\xff"),
     ],
 )
-def test_bytes_that_are_no_text_become_one(push_response: Callable[..., Any], charset: str, body: bytes) -> None:
-    """Cut off, or half of a pair: each is a replacement character."""
+def test_bytes_that_are_not_text_become_replacement_characters(
+    push_response: Callable[..., Any], charset: str, body: bytes
+) -> None:
+    """A body may be cut off, or contain half of a character pair."""
     status, text, _, _ = push_response(as_text(body, charset))
 
     assert 200 == status

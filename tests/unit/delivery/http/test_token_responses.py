@@ -1,4 +1,4 @@
-"""What is read from a token server's answer, however odd its numbers and texts are."""
+"""The parsing of a token server's answer, with unusual numbers and texts."""
 
 import math
 
@@ -17,19 +17,19 @@ TOKEN = '{"access_token": "abc", "expires_in": %s}'
         f'"{"9" * 5_000}"',
     ],
 )
-def test_a_lifetime_that_is_none_is_no_end(expires_in: str) -> None:
-    """The token is used until the API refuses it."""
+def test_a_token_with_an_invalid_lifetime_does_not_expire(expires_in: str) -> None:
+    """It is used until the API refuses it."""
     try:
         tokens = parse_token_response(HttpResponse(200, TOKEN % expires_in), now=1_000.0)
     except NoTokenError:
-        assert "NaN" == expires_in  # no JSON
+        assert "NaN" == expires_in  # this isn't JSON
     else:
         assert ("abc", None) == (tokens.access, tokens.expires_at)
 
 
 @pytest.mark.parametrize("expires_in", ["1" + "0" * 400, "9" * 5_000, "1e400", "-1e400", "Infinity"])
-def test_a_number_without_an_end_is_no_token(expires_in: str) -> None:
-    """Such an answer isn't JSON that anybody can read."""
+def test_an_answer_with_a_number_that_is_too_large_has_no_token(expires_in: str) -> None:
+    """An answer isn't read as JSON if one of its numbers is too large for a float."""
     with pytest.raises(NoTokenError, match="its answer has no access_token that could be sent"):
         parse_token_response(HttpResponse(200, TOKEN % expires_in), now=1_000.0)
 
@@ -38,8 +38,8 @@ def test_a_number_without_an_end_is_no_token(expires_in: str) -> None:
     ("expires_in", "expires_at"),
     [("600", 1_540.0), ('"600"', 1_540.0), ("100.5", 1_090.45), ("1" + "0" * 30, 1e30), ("1e300", 1e300)],
 )
-def test_a_lifetime_ends_a_little_earlier(expires_in: str, expires_at: float) -> None:
-    """So that the token is good for as long as a request takes."""
+def test_a_token_expires_a_little_earlier_than_its_lifetime_says(expires_in: str, expires_at: float) -> None:
+    """It must stay valid while a request is under way."""
     tokens = parse_token_response(HttpResponse(200, TOKEN % expires_in), now=1_000.0)
 
     assert tokens.expires_at is not None
@@ -49,8 +49,8 @@ def test_a_lifetime_ends_a_little_earlier(expires_in: str, expires_at: float) ->
 @pytest.mark.parametrize(
     "text", ['{"error": "\\ud800"}', '{"error": %s}' % ("9" * 5_000), "[" * 100_000, '{"error": 1e400}', "", "\0", "[]"]
 )
-def test_the_reason_of_a_refusal_is_a_text(text: str) -> None:
-    """Half a character would raise where it is stored or handed to push()."""
+def test_the_message_of_a_refusal_is_always_valid_text(text: str) -> None:
+    """Half a character would raise an error where it is stored or passed to push()."""
     with pytest.raises(NoTokenError) as error:
         parse_token_response(HttpResponse(400, text), now=1_000.0)
 

@@ -1,4 +1,4 @@
-"""A secret whose end is cut off is masked, and so is each text of a JSON secret."""
+"""Secrets with a cut end, and the texts inside a JSON secret: both are masked."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ ACCOUNT: dict[str, Any] = {
 
 @pytest.mark.parametrize("length", range(8, len(KEY)))
 @pytest.mark.parametrize("end", ["", "…", "...", '"', "'", "`", " …", "\n", '"}, {"x": 1}', "\\", "%2", "\\u00"])
-def test_a_beginning_is_masked_where_the_text_is_cut_off(length: int, end: str) -> None:
+def test_the_beginning_of_a_secret_is_masked_where_a_text_is_cut_off(length: int, end: str) -> None:
     masked = Redactor([KEY]).redact(f"error: invalid {KEY[:length]}{end}")
 
     assert masked == f"error: invalid ***{end}"
@@ -31,7 +31,7 @@ def test_a_beginning_is_masked_where_the_text_is_cut_off(length: int, end: str) 
 
 @pytest.mark.parametrize("secret", [f"Bearer {KEY}", KEY])
 @pytest.mark.parametrize("length", [52, 56, 60, 71])
-def test_what_an_api_says_is_masked_when_push_cuts_it(secret: str, length: int) -> None:
+def test_a_secret_in_an_answer_is_masked_when_push_cuts_the_answer(secret: str, length: int) -> None:
     """Many authors write `"error: " + answer.text[:60]`."""
     text = f'{{"message":"invalid token","token":"Bearer {KEY}"}}'[:length]
     masked = Redactor([secret]).redact(f"error: {text}")
@@ -42,7 +42,7 @@ def test_what_an_api_says_is_masked_when_push_cuts_it(secret: str, length: int) 
 
 @pytest.mark.parametrize("cut", [60, 64, 70, 77])
 def test_the_beginning_of_base64_is_masked(cut: int) -> None:
-    """Basic credentials that push() or the API cuts."""
+    """push() or the API may cut basic credentials."""
     text = "the header Authorization was Basic " + base64.b64encode(f"marta:{KEY}".encode()).decode()
     masked = Redactor([KEY]).redact(text[:cut])
 
@@ -56,7 +56,7 @@ def test_more_than_half_of_a_secret_is_masked_anywhere() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 4, 7])
-def test_a_shorter_beginning_is_left(length: int) -> None:
+def test_a_short_beginning_of_a_secret_is_not_masked(length: int) -> None:
     text = f"error: {KEY[:length]}"
 
     assert Redactor([KEY]).redact(text) == text
@@ -78,8 +78,8 @@ def test_a_shorter_beginning_is_left(length: int) -> None:
         ("password1", "what about your password?"),
     ],
 )
-def test_a_public_beginning_is_left(secret: str, text: str) -> None:
-    """A scheme, a PEM head, a JSON opening, an ordinary word: masking these would hide what is wrong."""
+def test_a_beginning_that_is_public_is_not_masked(secret: str, text: str) -> None:
+    """Schemes, PEM headers, JSON openings and ordinary words aren't secret: masking them would hide the cause."""
     assert Redactor([secret]).redact(text) == text
 
 
@@ -93,7 +93,7 @@ def test_a_public_beginning_is_left(secret: str, text: str) -> None:
         ('{"key": "12345678"}', '{"key": "1'),
     ],
 )
-def test_more_than_a_public_beginning_is_masked(secret: str, beginning: str) -> None:
+def test_a_beginning_with_more_than_its_public_text_is_masked(secret: str, beginning: str) -> None:
     assert Redactor([secret]).redact(f"error: {beginning}") == "error: ***"
 
 
@@ -105,34 +105,34 @@ def test_more_than_a_public_beginning_is_masked(secret: str, beginning: str) -> 
         *(ACCOUNT["private_key_id"], "hunter2", "a long sentence"),
     ],
 )
-def test_each_text_in_a_json_secret_is_a_secret(indent: int | None, text: str) -> None:
+def test_each_text_in_a_json_secret_is_masked(indent: int | None, text: str) -> None:
     masked = Redactor([json.dumps(ACCOUNT, indent=indent)]).redact(f"before {text} after")
 
     assert "before *** after" == " ".join(masked.split())
 
 
 @pytest.mark.parametrize("field", ["type", "project_id", "client_email", "token_uri"])
-def test_what_a_json_secret_says_of_whose_it_is_is_left(field: str) -> None:
-    """Error messages need it, and it opens nothing."""
+def test_the_public_fields_of_a_json_secret_are_not_masked(field: str) -> None:
+    """Error messages need them, and they give no access."""
     text = f"permission denied for {ACCOUNT[field]}"
 
     assert Redactor([json.dumps(ACCOUNT)]).redact(text) == text
 
 
-def test_an_ordinary_word_in_a_json_secret_is_left() -> None:
+def test_an_ordinary_word_in_a_json_secret_is_not_masked() -> None:
     assert Redactor([json.dumps(ACCOUNT)]).redact("no host in production") == "no host in production"
 
 
-def test_a_json_secret_in_a_json_secret_is_one_too() -> None:
+def test_each_text_of_json_inside_a_json_secret_is_masked() -> None:
     assert Redactor([json.dumps({"account": json.dumps(ACCOUNT)})]).redact("hunter2") == "***"
 
 
 @pytest.mark.parametrize("secret", ['{"broken', "[1, 2", '{"a": 1}   x', "[" * 100_000, '"text"', "{}"])
-def test_what_only_looks_like_json_is_one_secret(secret: str) -> None:
+def test_a_secret_that_only_looks_like_json_is_masked_as_a_whole(secret: str) -> None:
     assert Redactor([secret]).redact("nothing of it") == "nothing of it"
     if len(secret) > 4:
         assert Redactor([secret]).redact(f"error: {secret}") == "error: ***"
 
 
-def test_a_key_is_masked_without_the_scheme_that_the_variable_has() -> None:
+def test_a_key_is_masked_without_the_scheme_before_it_in_the_variable() -> None:
     assert Redactor([f"Bearer {KEY}"]).redact(f"invalid token {KEY}.") == "invalid token ***."

@@ -1,4 +1,4 @@
-"""Which addresses may be called."""
+"""The URLs that a push function may call."""
 
 import pytest
 
@@ -33,8 +33,8 @@ from ondatra_dagster.delivery.http.request_builder import (
         *("/a\uff0f..\uff0fb", "/a\u2215..\u2044b", "/a\uff3c..\u2216b", "/a/.%e2%80%8b./b", "/a/..%c2%a0/b"),
     ],
 )
-def test_a_path_can_not_climb(path: str) -> None:
-    """A row's value in a path must not reach another part of the API, whatever the server decodes."""
+def test_a_path_can_not_leave_its_folder(path: str) -> None:
+    """A row's value in a path must not reach another part of the API, in any encoding that the server decodes."""
     assert has_dot_segments(path)
 
 
@@ -45,8 +45,8 @@ def test_a_path_can_not_climb(path: str) -> None:
         *("/a/\u2026/b", "/a/. .b", "/\xc0\xae\xc0\xae", "/a/%00/b", "/a/ /b", "/a/%c0%ae%c0%aeb"),
     ],
 )
-def test_other_dots_are_fine(path: str) -> None:
-    """Names and queries may hold them."""
+def test_other_dots_are_allowed(path: str) -> None:
+    """Names and queries may contain them."""
     assert not has_dot_segments(path)
 
 
@@ -60,18 +60,18 @@ def test_other_dots_are_fine(path: str) -> None:
         ("https://x.test/v1", "?q=1", "https://x.test/v1?q=1"),
     ],
 )
-def test_a_path_stands_below_base_url(base_url: str, path: str, expected: str) -> None:
-    """base_url's own path stays in front."""
+def test_a_path_is_joined_to_base_url(base_url: str, path: str, expected: str) -> None:
+    """The path of base_url stays in front."""
     assert expected == join_url(base_url, path)
 
 
 @pytest.mark.parametrize("url", ["https://x.test/a", "//x.test/a", "HTTP://x", "file:/etc", "\\\\x.test"])
-def test_an_address_with_a_host_is_absolute(url: str) -> None:
-    """Joining it to base_url would hide where it leads."""
+def test_a_url_with_a_host_is_absolute(url: str) -> None:
+    """If it were joined to base_url, the result would hide where it leads."""
     assert is_absolute_url(url)
 
 
-def test_allow_hosts_names_hosts_on_their_usual_port_or_with_one() -> None:
+def test_allow_hosts_has_hosts_with_their_default_port_or_an_explicit_one() -> None:
     """Another port of an allowed host is another service."""
     allowed = {"files.test", "x.test:8080"}
 

@@ -1,4 +1,4 @@
-"""Where a call leads: only base_url's host gets the key, and no path climbs out of base_url."""
+"""The URLs that a call may use: only the host of base_url gets the key, and no path leaves base_url."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ KEY = "kanarie-1234"
 
 @pytest.fixture
 def calls(loopback_api: Any) -> Iterator[BatchCalls]:
-    """Calls of the loopback server, by its name too, which gets no key."""
+    """Yield the calls of the loopback server. It also has the name localhost, which gets no key."""
     config = PushConfig(
         name="x",
         file="lib/x.star",
@@ -60,8 +60,8 @@ def a_get(calls: BatchCalls, url: str, **fields: Any) -> Any:
         *("/%2e%2e", "/%2E%2E%2Fsecret", "http://127.0.0.1:PORT/api/../secret"),
     ],
 )
-def test_an_address_that_leads_elsewhere_is_not_called(loopback_api: Any, calls: BatchCalls, url: str) -> None:
-    """Other hosts in any spelling, other ports, other schemes, ways out of base_url, second lines."""
+def test_a_url_that_leads_elsewhere_is_not_called(loopback_api: Any, calls: BatchCalls, url: str) -> None:
+    """This covers other hosts in any spelling, ports, schemes, paths that leave base_url, and line breaks."""
     answer = a_get(calls, url.replace("PORT", port_of(loopback_api)))
 
     assert (0, True) == (answer.status_code, answer.is_refused)
@@ -92,10 +92,10 @@ def test_an_address_that_leads_elsewhere_is_not_called(loopback_api: Any, calls:
         ("http://127.0.0.1:PORT?@127.0.0.2/x", "/?@127.0.0.2/x"),
     ],
 )
-def test_an_address_on_base_urls_host_is_called_with_the_key(
+def test_a_url_on_the_host_of_base_url_is_called_with_the_key(
     loopback_api: Any, calls: BatchCalls, url: str, path: str
 ) -> None:
-    """What looks like another host in it is a part of the path."""
+    """A text in it that looks like another host is part of the path."""
     assert a_get(calls, url.replace("PORT", port_of(loopback_api))).is_success
 
     (seen,) = loopback_api.requests
@@ -104,7 +104,7 @@ def test_an_address_on_base_urls_host_is_called_with_the_key(
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST"])
 def test_an_allowed_host_gets_no_key(loopback_api: Any, calls: BatchCalls, host: str) -> None:
-    """It is another party."""
+    """It may belong to another company."""
     assert a_get(calls, f"http://{host}:{port_of(loopback_api)}/x").is_success
 
     assert KEY not in str(loopback_api.requests)
@@ -121,10 +121,10 @@ def test_an_allowed_host_gets_no_key(loopback_api: Any, calls: BatchCalls, host:
         *({"Transfer-Encoding": "chunked"}, {"Connection": "close"}),
     ],
 )
-def test_a_header_that_could_make_another_is_refused(
+def test_a_header_that_could_change_the_message_is_refused(
     loopback_api: Any, calls: BatchCalls, headers: dict[str, str]
 ) -> None:
-    """Line ends, terminal escapes, and what frames the message."""
+    """This covers line breaks, terminal escapes, and headers that define where a message ends."""
     answer = a_get(calls, "/x", headers=headers)
 
     assert (0, True, []) == (answer.status_code, answer.is_refused, loopback_api.requests)
@@ -141,8 +141,8 @@ def test_a_header_that_could_make_another_is_refused(
         (4, "4"),
     ],
 )
-def test_other_values_are_sent(loopback_api: Any, calls: BatchCalls, value: object, sent: str) -> None:
-    """A tab is allowed by HTTP; a secret that was read from a file has a line end behind it."""
+def test_other_header_values_are_sent(loopback_api: Any, calls: BatchCalls, value: object, sent: str) -> None:
+    """HTTP allows a tab, and a secret read from a file ends with a line break."""
     assert a_get(calls, "/x", headers={"X": value}).is_success
 
     (seen,) = loopback_api.requests

@@ -1,4 +1,4 @@
-"""The API dict is read without running the file; everything wrong with it is told at once."""
+"""The API dict of a sink, read without running the file. All problems are reported at once."""
 
 import re
 
@@ -62,7 +62,7 @@ def problems_of(text: str) -> list[str]:
 
 
 def test_every_key_is_read() -> None:
-    """Into values with their units in their names."""
+    """The names of the parsed fields have the units."""
     expected = PushConfig(
         name="crm",
         file="lib/crm.star",
@@ -97,12 +97,12 @@ def test_every_key_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "API = {}", "X = {'retry': 'no'}"])
 def test_each_key_may_be_left_out(text: str) -> None:
-    """The file's name is what the records call the destination."""
+    """The records then use the file's name as the destination."""
     assert PushConfig(name="crm", file="lib/crm.star", destination="crm", object="crm") == config_of(text)
 
 
-def test_what_is_left_out_is_careful() -> None:
-    """One batch at a time, and eight tries over a day: who wants it quicker says so."""
+def test_the_defaults_are_cautious() -> None:
+    """They are one batch at a time, and eight tries over a day. A user who wants it faster changes them."""
     config = config_of("")
     assert (30, 3, 1) == (config.timeout_seconds, config.retry, config.backoff_seconds)
     assert config.push == PushSettings(
@@ -151,15 +151,15 @@ def test_what_is_left_out_is_careful() -> None:
     ],
 )
 def test_auth_has_many_forms(auth: str, expected: Auth) -> None:
-    """None of them holds the secret itself; the variables are known."""
+    """None of them contains the secret itself, and the config knows the variables."""
     config = config_of(f'API = {{"base_url": "https://x.test", "auth": {auth}}}')
 
     assert expected == config.auth
     assert set(config.variables) == set(re.findall(r"name='(\w+)'", repr(expected)))
 
 
-def test_a_token_address_without_a_host_needs_a_base_url() -> None:
-    """It would be found out only when the first row goes out."""
+def test_a_token_url_without_a_host_needs_a_base_url() -> None:
+    """Otherwise the mistake would show only when the first row is sent."""
     oauth2 = '{"token_url": "/t", "client_id": "me", "client_secret": {"env": "B"}}'
     (problem,) = problems_of(f'API = {{"auth": {{"oauth2": {oauth2}}}}}')
 
@@ -170,14 +170,14 @@ def test_a_token_address_without_a_host_needs_a_base_url() -> None:
     ("per", "seconds"), [("500ms", 0.5), ("1s", 1.0), ("2 m", 120.0), ("1h", 3600.0), ("0.5s", 0.5)]
 )
 def test_durations_have_units(per: str, seconds: float) -> None:
-    """A bare number would leave open of what."""
+    """A number alone would not say which unit is meant."""
     limit = config_of(f'API = {{"rate_limit": {{"requests": 1, "per": "{per}"}}}}').rate_limit
 
     assert RateLimitConfig(requests=1, per_seconds=seconds) == limit
 
 
-def test_everything_wrong_is_told_with_its_line() -> None:
-    """One run of validate shows what there is to mend."""
+def test_all_problems_are_reported_with_their_lines() -> None:
+    """One run of validate shows everything that the user has to fix."""
     problems = problems_of(
         'API = {\n  "base_urll": "https://x.test",\n  "retry": "3",\n'
         '  "push": {\n    "batch_mode": "asink",\n    "batch_size": 1.5,\n  },\n}'
@@ -251,8 +251,8 @@ def test_everything_wrong_is_told_with_its_line() -> None:
         "3: 4",
     ],
 )
-def test_what_is_wrong_is_refused_at_load(entry: str) -> None:
-    """And says in which line, and what to do."""
+def test_a_wrong_entry_is_refused_when_the_file_is_loaded(entry: str) -> None:
+    """The message has the line and what to do."""
     (problem,) = problems_of(f"\nAPI = {{\n  {entry}\n}}")
 
     assert problem.startswith("lib/crm.star:3: ")
@@ -260,22 +260,21 @@ def test_what_is_wrong_is_refused_at_load(entry: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["API = make()", "API = 3", "API = {k: 1 for k in 'a'}"])
-def test_the_dict_is_literals_only(text: str) -> None:
-    """It is read without running the file."""
+def test_the_api_dict_may_only_have_literals(text: str) -> None:
+    """The file isn't run for it."""
     (problem,) = problems_of(text)
 
     assert "API is not a dict of literals" in problem
 
 
-def test_a_secret_in_the_file_is_not_repeated() -> None:
-    """The message goes into logs."""
+def test_a_secret_in_the_file_is_not_in_the_message() -> None:
+    """Messages are written to logs."""
     (problem,) = problems_of('API = {"auth": {"user": "me", "pass": "s3cr3t"}}')
 
     assert "s3cr3t" not in problem
 
 
-def test_a_file_that_is_no_python_grammar_is_one_problem() -> None:
-    """With its line."""
+def test_a_syntax_error_is_one_problem_with_its_line() -> None:
     (problem,) = problems_of("\ndef push(:\n")
 
     assert problem.startswith("lib/crm.star:2: can't be read: ")
@@ -289,6 +288,6 @@ def test_a_file_that_is_no_python_grammar_is_one_problem() -> None:
         ('{"max_concurrent": 65}', "write a whole number from 1 to 64"),
     ],
 )
-def test_settings_of_push_that_can_not_be_meant_are_refused(push: str, why: str) -> None:
-    """What would be ignored was meant to do something."""
+def test_push_settings_without_an_effect_or_out_of_range_are_refused(push: str, why: str) -> None:
+    """The author wanted an effect, so they must not be ignored."""
     assert [why] == [problem.rpartition("; ")[2] for problem in problems_of(f'API = {{"push": {push}}}')]

@@ -1,4 +1,4 @@
-"""Batches that an API takes whole or not at all, and the search for the rows it refuses them for."""
+"""The batches that an API accepts as a whole or not at all, and the search for the rows that it refuses."""
 
 import pytest
 from support.syncs.contact_sync import ATOMIC_PUSH, ContactSync, build_emails
@@ -10,12 +10,12 @@ KEEP = {"batch_mode": "atomic", "batch_size": 100, "max_attempts": 2}
 
 
 def posts(api: DemoApi) -> list[int]:
-    """The size of each batch that was sent."""
+    """Return the size of each batch that was sent."""
     return [len(call.body["operations"]) for call in api.calls]
 
 
-def test_a_batch_that_is_taken_is_delivered_whole(api, tmp_path):
-    """push says nothing, and that is success."""
+def test_an_accepted_batch_is_delivered_as_a_whole(api, tmp_path):
+    """push returns nothing, and that means success."""
     sync = ContactSync(tmp_path, api, ATOMIC_PUSH, KEEP)
     sync.write(**build_emails(count=20))
     sync.run()
@@ -23,8 +23,8 @@ def test_a_batch_that_is_taken_is_delivered_whole(api, tmp_path):
     assert [] == sync.query_queue("select * from unit")
 
 
-def test_a_batch_that_fails_is_kept_whole_for_its_next_try(api, tmp_path):
-    """Nobody knows better: one bad row may not be all that is wrong."""
+def test_a_failed_batch_is_retried_as_a_whole(api, tmp_path):
+    """One bad row may not be the only problem."""
     sync = ContactSync(tmp_path, api, ATOMIC_PUSH, KEEP)
     sync.write(**build_emails(7, count=20))
     sync.run()
@@ -37,8 +37,8 @@ def test_a_batch_that_fails_is_kept_whole_for_its_next_try(api, tmp_path):
     assert 20 == len(sync.dead_letter_errors())
 
 
-def test_the_bad_rows_are_found_and_rejected_and_all_others_arrive(api, tmp_path):
-    """One bad address among a hundred good ones holds up nobody."""
+def test_the_bad_rows_are_found_and_all_others_arrive(api, tmp_path):
+    """One bad address must not delay a hundred good ones."""
     sync = ContactSync(tmp_path, api, ATOMIC_PUSH, BISECT)
     sync.write(**build_emails(7, 93, count=100))
     sync.run()
@@ -50,8 +50,8 @@ def test_the_bad_rows_are_found_and_rejected_and_all_others_arrive(api, tmp_path
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500])
-def test_an_answer_that_says_nothing_of_the_rows_halves_nothing(api, tmp_path, status):
-    """A wrong key would reject a whole table row by row."""
+def test_an_answer_that_is_not_about_rows_splits_no_batch(api, tmp_path, status):
+    """Otherwise a wrong key would reject a whole table row by row."""
     sync = ContactSync(tmp_path, api, ATOMIC_PUSH, BISECT)
     sync.write(**build_emails(count=20))
     api.fail(status=status, times=1)
@@ -61,7 +61,7 @@ def test_an_answer_that_says_nothing_of_the_rows_halves_nothing(api, tmp_path, s
 
 
 def test_a_half_that_meets_an_outage_waits_while_the_other_arrives(api, tmp_path):
-    """What is known of one half doesn't depend on the other."""
+    """The outcome of one half doesn't depend on the other."""
     sync = ContactSync(tmp_path, api, ATOMIC_PUSH, BISECT)
     sync.write(**build_emails(19, count=20))
     api.fail(status=422, times=1)
@@ -72,8 +72,8 @@ def test_a_half_that_meets_an_outage_waits_while_the_other_arrives(api, tmp_path
     assert 10 == sync.read_queue_status().waiting_units
 
 
-def test_an_update_s_pair_is_rejected_as_one(api, tmp_path):
-    """Halves are made between units: no image goes without the other."""
+def test_both_images_of_an_update_are_rejected_together(api, tmp_path):
+    """A batch is split between units, so no image is sent without the other."""
     sync = ContactSync(tmp_path, api, ATOMIC_PUSH, BISECT)
     sync.write(**build_emails(count=20))
     sync.run()
@@ -87,8 +87,8 @@ def test_an_update_s_pair_is_rejected_as_one(api, tmp_path):
     )
 
 
-def test_a_push_that_returns_something_says_what_it_should_return(api, tmp_path):
-    """Statuses of rows mean nothing here: to guess would lose rows."""
+def test_the_error_about_a_wrong_return_value_says_what_to_return(api, tmp_path):
+    """Statuses of rows have no meaning here, and a guess would lose rows."""
     sync = ContactSync(tmp_path, api, "def push(rows): return {}", KEEP)
     sync.write(c1="1@example.com")
     sync.run()

@@ -1,4 +1,4 @@
-"""docs/push-functions.md says all there is to a push function, and what it shows works."""
+"""The page docs/push-functions.md: it has every key and function, and its examples work."""
 
 import collections
 import functools
@@ -32,13 +32,13 @@ KEYS_WITH_DEFAULTS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (`[^|]+`) \|", re.M
 @pytest.mark.parametrize(
     "word", [*API_READERS, *PUSH_READERS, *AUTH_READERS, *OAUTH2_READERS, *GIVEN, *BUILTIN_NAMES, *Verdict]
 )
-def test_every_word_is_on_the_page(word: str) -> None:
-    """A key that isn't written down doesn't exist for its users."""
+def test_every_key_function_and_verdict_is_on_the_page(word: str) -> None:
+    """Users don't know about a key that isn't documented."""
     assert re.search(rf"[`\"]{word}\b", PAGE)
 
 
 def written_defaults() -> dict[str, str]:
-    """Each key that has a value on the page, and that value as one would write it."""
+    """Return the keys that have a default on the page, with that default as code."""
     return {
         key: value
         for keys, values in KEYS_WITH_DEFAULTS.findall(PAGE)
@@ -47,10 +47,10 @@ def written_defaults() -> dict[str, str]:
     }
 
 
-def test_the_defaults_of_the_page_are_those_of_a_file_that_says_nothing() -> None:
-    """They are numbers that people plan with: how often, how long, how many."""
+def test_the_defaults_on_the_page_are_those_of_the_parser() -> None:
+    """Users plan with these numbers: how often, how long, how many."""
     written = written_defaults()
-    own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # nothing, or the file's name
+    own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # no default, or the file's name
     assert {*API_READERS, *PUSH_READERS} - own == set(written)
     others, for_push = (
         ", ".join(f'"{key}": {written[key]}' for key in keys if key in written) for keys in (API_READERS, PUSH_READERS)
@@ -62,12 +62,12 @@ def test_the_defaults_of_the_page_are_those_of_a_file_that_says_nothing() -> Non
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_can_be_loaded(example: str, write_library: Callable[..., Path]) -> None:
-    """People copy them."""
+    """Users copy them."""
     assert load_library(write_library(example=example)).config.name == "example"
 
 
-def test_the_example_of_a_test_is_one(write_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's push function passes the page's test; and fails it as the page says."""
+def test_the_example_of_a_test_works(write_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's push function passes the page's test. A wrong one fails with the message on the page."""
     of_the_test, of_the_api = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
     library = write_library(contacts=EXAMPLES[0])
     monkeypatch.chdir(library.parents[1])
@@ -89,7 +89,7 @@ def test_the_example_of_a_test_is_one(write_library: Callable[..., Path], monkey
 
 
 def bulk_api() -> AnswerFunction:
-    """Takes batches and jobs of contacts; a job is done when it is asked about a second time."""
+    """Return an API that accepts batches and jobs of contacts. A job is done at its second poll."""
     asked: collections.Counter[str] = collections.Counter()
 
     def answer(request: Request, state: State) -> Answer | None:
@@ -111,8 +111,8 @@ def bulk_api() -> AnswerFunction:
 
 
 @pytest.mark.parametrize("mode", ["atomic", "async"])
-def test_the_examples_of_modes_keep_their_contract(write_library: Callable[..., Path], mode: str) -> None:
-    """Whole batches and jobs, through the same faults as single rows."""
+def test_the_examples_of_batch_modes_pass_their_checks(write_library: Callable[..., Path], mode: str) -> None:
+    """Batches and jobs meet the same faults as single rows."""
     (example,) = [text for text in EXAMPLES if f'"batch_mode": "{mode}"' in text]
     ada, ben, cyn = ({"contact_id": f"c{number}", "name": f"n{number}"} for number in range(3))
     case = PushCase(
@@ -126,7 +126,7 @@ def test_the_examples_of_modes_keep_their_contract(write_library: Callable[..., 
 
 
 def batches_of_contacts(request: Request, state: State) -> Answer | None:
-    """Upserts and archives contacts in batches."""
+    """Upsert and archive contacts in batches."""
     if not request.path.startswith("/v3/contacts/batch/"):
         return None
     assert isinstance(request.body, dict)
@@ -138,8 +138,8 @@ def batches_of_contacts(request: Request, state: State) -> Answer | None:
     return Answer(200, {})
 
 
-def test_the_example_of_a_mirror_in_batches_keeps_its_contract(write_library: Callable[..., Path]) -> None:
-    """Contacts come, change and go, in one batch."""
+def test_the_example_of_a_mirror_in_batches_passes_its_checks(write_library: Callable[..., Path]) -> None:
+    """One batch inserts, updates and deletes contacts."""
     (example,) = [text for text in EXAMPLES if "/contacts/batch/archive" in text]
     ada, ben, cyn = ({"contact_id": f"c{number}", "name": f"n{number}"} for number in range(3))
     case = PushCase(

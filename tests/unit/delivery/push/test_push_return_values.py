@@ -1,4 +1,4 @@
-"""What push() returned, as an outcome for each row."""
+"""The return values of push(), parsed into an outcome for each row."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> PushResult:
 
 
 def test_every_row_of_the_batch_gets_its_outcome() -> None:
-    """An update's two images have statuses of their own."""
+    """The two images of an update have separate statuses."""
     result = result_of({"1:insert": "ok", "2:update_preimage": "ok", "2:update_postimage": "reject: no"})
 
     expected = {
@@ -28,7 +28,7 @@ def test_every_row_of_the_batch_gets_its_outcome() -> None:
     assert PushResult(outcomes=expected) == result
 
 
-def test_a_row_without_status_takes_no_other_with_it() -> None:
+def test_a_row_without_status_does_not_affect_the_others() -> None:
     """The rows with a status keep it."""
     outcomes = result_of({"1:insert": "ok"}).outcomes
 
@@ -37,7 +37,7 @@ def test_a_row_without_status_takes_no_other_with_it() -> None:
 
 
 def test_a_key_that_is_not_in_the_batch_is_a_warning() -> None:
-    """It changes nothing, but its row is probably missing a status."""
+    """It changes nothing, but its row probably lacks a status."""
     result = result_of({**dict.fromkeys(KEYS, "ok"), "9:insert": "error: x", 4: "ok"})
 
     assert dict.fromkeys(KEYS, RowOutcome(Verdict.OK)) == result.outcomes
@@ -47,7 +47,7 @@ def test_a_key_that_is_not_in_the_batch_is_a_warning() -> None:
 
 
 def test_keys_of_another_form_are_shown_once_for_the_whole_batch() -> None:
-    """The message shows what was returned, and how a key looks."""
+    """The message has the returned key, and an example of a correct one."""
     outcomes = result_of({20420: "ok", 20421: "ok"}).outcomes
     (message,) = {outcome.message for outcome in outcomes.values()}
 
@@ -57,7 +57,7 @@ def test_keys_of_another_form_are_shown_once_for_the_whole_batch() -> None:
     )
 
 
-def test_a_single_key_of_another_form_is_no_row() -> None:
+def test_a_single_key_of_another_form_matches_no_row() -> None:
     """The other rows keep their status."""
     outcomes = result_of({"1:insert": "ok", 2: "ok"}).outcomes
 
@@ -69,16 +69,16 @@ def test_a_single_key_of_another_form_is_no_row() -> None:
 
 
 @pytest.mark.parametrize("returned", [None, [], "ok", 3])
-def test_anything_but_a_dict_is_an_error_for_all(returned: object) -> None:
-    """What was meant can't be told."""
+def test_a_value_that_is_not_a_dict_is_an_error_for_all_rows(returned: object) -> None:
+    """It is unknown what the author meant."""
     result = result_of(returned)
 
     assert set(KEYS) == set(result.outcomes)
     assert {(Verdict.ERROR, False)} == {(each.verdict, each.is_from_push) for each in result.outcomes.values()}
 
 
-def test_a_raise_is_an_error_for_the_whole_batch() -> None:
-    """The cause stands in every row's message."""
+def test_an_exception_in_push_is_an_error_for_the_whole_batch() -> None:
+    """Every row's message has the cause."""
     result = parse_error(PushContractError("lib/crm.star:4: no"), KEYS)
 
     assert result.has_raised
@@ -86,15 +86,15 @@ def test_a_raise_is_an_error_for_the_whole_batch() -> None:
 
 
 def test_no_secret_gets_into_a_message() -> None:
-    """APIs echo what they were sent, and push() puts answers into statuses and even keys."""
+    """APIs repeat what they received, and push() puts answers into statuses and even into keys."""
     result = result_of({"1:insert": "error: bad token s3cr3t-key", "s3cr3t-key": "ok"}, secrets=("s3cr3t-key",))
 
     assert RowOutcome(Verdict.ERROR, "bad token ***") == result.outcomes["1:insert"]
     assert "s3cr3t-key" not in str(result)
 
 
-def test_every_mode_that_can_be_configured_has_a_meaning_of_its_own() -> None:
-    """An empty dict is no status for any row, or no answer, or a job."""
+def test_an_empty_dict_has_another_meaning_in_each_batch_mode() -> None:
+    """It means that each row lacks a status, that push returned a wrong value, or that there is a job."""
     results = {mode: parse_push_return(mode, {}, KEYS, str) for mode in CONFIGURABLE}
 
     assert {"sync": None, "atomic": None, "async": "{}"} == {name: each.job_reference for name, each in results.items()}

@@ -1,4 +1,4 @@
-"""Which functions a push function's file has to have, and what they may ask for: told at load."""
+"""The functions that a sink must define, and their parameters: checked when the file is loaded."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def problems_of(folder: Path, text: str) -> list[str]:
     return [str(problem) for problem in parse_push_file(path, "lib/crm.star")[1]]
 
 
-def test_jobs_that_nobody_asks_about_are_refused(tmp_path: Path) -> None:
-    """They would stay open for ever."""
+def test_an_asynchronous_sink_without_poll_is_refused(tmp_path: Path) -> None:
+    """Its jobs would stay open forever."""
     assert [
         'lib/crm.star:1: has no poll(), which "batch_mode": "async" calls to read the state of a job;'
         " write def poll(job_ref): … at the top level of the file"
@@ -33,21 +33,21 @@ def test_jobs_that_nobody_asks_about_are_refused(tmp_path: Path) -> None:
         ("def finalize(*all): pass", "lib/crm.star:3: finalize() has positional parameters"),
     ],
 )
-def test_what_nothing_fills_is_refused(tmp_path: Path, function: str, problem: str) -> None:
-    """It would fail at the end of the first night's job, and not before."""
+def test_a_parameter_without_a_value_is_refused(tmp_path: Path, function: str, problem: str) -> None:
+    """Otherwise it would fail only at the end of the first job, at night."""
     (found,) = problems_of(tmp_path, f'API = {{"push": {{}}}}\n{PUSH}{function}\n')
     assert problem == found.partition(";")[0]
 
 
-def test_all_that_can_be_filled_may_be_asked_for(tmp_path: Path) -> None:
-    """The sink's own strings too."""
+def test_a_function_may_declare_every_known_parameter(tmp_path: Path) -> None:
+    """The arguments of the sink are allowed too."""
     poll = "def poll(job_ref, rows, batch_number, kind, key_columns, columns, team): pass\n"
     finalize = "def finalize(succeeded, failed, kind, key_columns, columns, team): pass\n"
     assert [] == problems_of(tmp_path, ASYNC + PUSH + poll + finalize)
 
 
-def test_the_config_tells_which_functions_there_are(tmp_path: Path) -> None:
-    """What is owed to a function that isn't there is owed to nobody."""
+def test_the_config_has_the_names_of_the_functions(tmp_path: Path) -> None:
+    """A run calls only the functions that exist."""
     path = tmp_path / "crm.star"
     path.write_text(PUSH + "def finalize(succeeded, failed): pass\n", encoding="utf-8")
     source, _ = parse_push_file(path, "lib/crm.star")

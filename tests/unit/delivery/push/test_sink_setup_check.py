@@ -1,4 +1,4 @@
-"""What load and validate say of a library and its use, without running it."""
+"""The checks of a sink and its use that run at load and in validate, without running the file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def a_config(**push: object) -> PushConfig:
 
 
 def test_a_check_does_not_run_the_file(write_library: Lib) -> None:
-    """Loading definitions has no side effects and costs little."""
+    """The load of the definitions has no side effects and is fast."""
     check = check_push_file(write_library(crm="x = 1 // 0\ndef push(rows):\n    pass"), secrets={}.get)
 
     assert check.config is not None
@@ -41,8 +41,8 @@ def test_a_check_does_not_run_the_file(write_library: Lib) -> None:
         {"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "try:\n    pass\nexcept:\n    pass"},
     ],
 )
-def test_a_check_knows_what_starlark_lacks(write_library: Lib, files: dict[str, str]) -> None:
-    """The file is Python grammar, but not all of it; files that it loads count too."""
+def test_a_check_finds_syntax_that_starlark_lacks(write_library: Lib, files: dict[str, str]) -> None:
+    """The file has Python's grammar, but not all of it. The check includes the files that it loads."""
     check = check_push_file(write_library(**files), secrets={}.get)
 
     assert (None, 1) == (check.config, len(check.problems))
@@ -60,8 +60,8 @@ def test_a_check_knows_what_starlark_lacks(write_library: Lib, files: dict[str, 
         (r'"cr\x6d.star"', "loading 'crm.star' loads this file again"),
     ],
 )
-def test_a_load_that_can_not_be_is_told_with_its_line(write_library: Lib, wanted: str, what: str) -> None:
-    """However the name is written."""
+def test_a_load_that_can_not_work_is_reported_with_its_line(write_library: Lib, wanted: str, what: str) -> None:
+    """The name may be written in any form."""
     text = f'load("b.star", "g")\nload(\n    {wanted},\n    "f")\ndef push(rows):\n    pass'
     (problem,) = check_push_file(write_library(crm=text, b="def g():\n    pass"), secrets={}.get).problems
 
@@ -70,7 +70,7 @@ def test_a_load_that_can_not_be_is_told_with_its_line(write_library: Lib, wanted
 
 
 def test_a_variable_that_is_not_set_is_a_warning(write_library: Lib) -> None:
-    """It may be set where the sync runs."""
+    """It may be set on the machine that runs the sync."""
     api = """API = {
     "base_url": "https://x.test",
     "auth": {"env": "KEY"},
@@ -85,15 +85,15 @@ def test_a_variable_that_is_not_set_is_a_warning(write_library: Lib) -> None:
 
 
 def test_a_token_of_a_provider_is_a_variable_too(write_library: Lib) -> None:
-    """Its name stands nowhere in the file."""
+    """The variable's name isn't in the file."""
     text = 'API = {"base_url": "https://x.test", "auth": {"provider": "crm"}}\ndef push(rows):\n    pass'
     (warning,) = check_push_file(write_library(crm=text), secrets={}.get).warnings
 
     assert "lib/crm.star:1: the variable ONDATRA_OAUTH_TOKEN_CRM is not set" in str(warning)
 
 
-def test_credentials_for_no_host_are_a_warning(write_library: Lib) -> None:
-    """They would be sent with no call at all."""
+def test_credentials_without_a_base_url_are_a_warning(write_library: Lib) -> None:
+    """No call would send them."""
     text = 'API = {\n"auth": {"env": "KEY"},\n"headers": {"X": "y"},\n}\ndef push(rows):\n    pass'
     check = check_push_file(write_library(crm=text), secrets={"KEY": "x"}.get)
 
@@ -103,30 +103,30 @@ def test_credentials_for_no_host_are_a_warning(write_library: Lib) -> None:
     ] == [str(warning) for warning in check.warnings]
 
 
-def test_a_use_that_fits_has_no_problems() -> None:
-    """No kind named means all kinds."""
+def test_a_correct_sink_line_has_no_problems() -> None:
+    """A sink without supported_kinds supports all kinds."""
     assert () == tuple(check_sink_line(a_config(args=("team",)), a_model("red")))
     assert () == tuple(check_sink_line(a_config(supported_kinds=("merge",)), a_model()))
 
 
-def test_a_use_with_other_arguments_is_refused() -> None:
-    """In the model's file, with the form that fits."""
+def test_a_sink_line_with_too_few_arguments_is_refused() -> None:
+    """The message has the place in the model's file, and a correct form."""
     (problem,) = check_sink_line(a_config(args=("team", "list_id")), a_model("red"))
 
     what = "models/sync/crm.sql:4: @sink gives crm 1 arguments, but it takes 2"
     assert f"{what}; write @sink: crm('team', 'list_id')" == str(problem)
 
 
-def test_a_kind_that_the_library_does_not_take_is_refused() -> None:
-    """It would meet change types that it wasn't written for."""
+def test_a_kind_that_the_sink_does_not_support_is_refused() -> None:
+    """It would have change types that the push function doesn't handle."""
     (problem,) = check_sink_line(a_config(supported_kinds=("tracked",)), a_model())
 
     assert "models/sync/crm.sql:4: crm doesn't take models of kind merge; it takes tracked" == str(problem)
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.has_query])
-def test_only_kinds_with_a_whole_content_go_out_whole(kind: str) -> None:
-    """A merge that is handed over whole would never tell what has gone."""
+def test_only_tables_and_partitions_can_be_sent_as_mirrors(kind: str) -> None:
+    """A merge that is sent as a whole would never say which rows are gone."""
     problems = [str(problem) for problem in check_sink_line(a_config(batch_size=0), a_model(kind=kind))]
 
     refused = (

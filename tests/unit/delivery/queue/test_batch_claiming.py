@@ -1,4 +1,4 @@
-"""Which units go out together, and what a crash makes of a batch."""
+"""The claiming of batches: which units are sent together, and what happens to a batch after a crash."""
 
 import contextlib
 import logging
@@ -58,14 +58,14 @@ def test_a_group_is_never_split(groups):
 
 
 def test_a_group_larger_than_a_batch_is_a_batch_by_itself(groups):
-    """It can't wait for a batch that would hold it."""
+    """No batch could contain it."""
     changes = [a_change("a", n) for n in range(5)] + [a_change("b", 9)]
     enqueue_segment(groups, a_segment(*changes), now=1.0)
     assert [5, 1] == sizes(groups, 2)
 
 
-def test_an_update_s_pair_goes_in_one_batch(path):
-    """Push can't compare images that come in different calls."""
+def test_both_images_of_an_update_are_sent_in_one_batch(path):
+    """Push can't compare images that arrive in different calls."""
     with open_queue(path, shape=UnitKind.ROW) as queue:
         changes = [
             a_change(key, n, change)
@@ -77,7 +77,7 @@ def test_an_update_s_pair_goes_in_one_batch(path):
 
 
 def test_replaced_rows_are_deleted_before_new_ones_are_inserted(path):
-    """A sheet that gets the new rows first has them twice for a while, or for ever."""
+    """If a sheet got the new rows first, it would have both for a while, or forever."""
     with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
         changes = [
             a_change("1", 1, ChangeType.DELETE),
@@ -87,18 +87,18 @@ def test_replaced_rows_are_deleted_before_new_ones_are_inserted(path):
         enqueue_segment(queue, a_segment(*changes), now=1.0)
         first = claim_batch(queue, size=10, number=1)
         assert ["1:delete", "3:delete"] == first.result_keys
-        assert claim_batch(queue, size=10, number=2) is None  # while they are on their way
+        assert claim_batch(queue, size=10, number=2) is None  # while the deletes are in flight
 
 
 def test_a_second_enqueue_of_the_same_versions_changes_nothing(groups):
-    """A crash after the commit makes it happen."""
+    """This happens when the process crashes right after the commit."""
     enqueue_segment(groups, a_segment(a_change("a", 1)), now=1.0)
     before = groups.store.fetch_rows("select * from unit")
     assert 0 == enqueue_segment(groups, a_segment(a_change("a", 1)), now=2.0)
     assert before == groups.store.fetch_rows("select * from unit")
 
 
-def test_a_row_that_came_and_went_before_it_was_sent_is_not_sent(groups):
+def test_a_row_that_was_inserted_and_deleted_before_a_push_is_not_sent(groups):
     """The API never had it."""
     enqueue_segment(
         groups, a_segment(a_change("a", 1), a_change("a", 1, ChangeType.DELETE, version=2), upto=2), now=1.0
@@ -106,14 +106,14 @@ def test_a_row_that_came_and_went_before_it_was_sent_is_not_sent(groups):
     assert [] == sizes(groups, 10)
 
 
-def test_what_a_cut_off_enqueue_left_is_invisible_and_then_replaced(groups):
-    """Rows come in before their version becomes visible; a crash in between must not show half of it."""
+def test_the_rows_of_an_interrupted_enqueue_stay_hidden_until_replaced(groups):
+    """Rows are stored before their version becomes visible. A crash in between must not show half a version."""
 
     class CutError(Exception):
-        """The feed ends here."""
+        """The end of the feed."""
 
     def pages() -> Iterator[FeedPage]:
-        # more keys than one transaction takes
+        # more keys than fit in one transaction
         yield FeedPage(LAYOUT, [a_change(f"{n:05}", n) for n in range(6000)])
         raise CutError
 
@@ -125,8 +125,8 @@ def test_what_a_cut_off_enqueue_left_is_invisible_and_then_replaced(groups):
     assert [("x",)] == groups.store.fetch_rows("select key from unit")
 
 
-def test_a_frozen_batch_comes_back_as_it_was(path):
-    """The journal can answer only for the very same calls."""
+def test_a_claimed_batch_is_loaded_unchanged(path):
+    """The journal has answers only for exactly the same calls."""
     with open_queue(path, shape=UnitKind.GROUP) as queue:
         enqueue_segment(queue, a_segment(a_change("a", 1), a_change("a", 2), a_change("b", 3)), now=1.0)
         claimed = claim_batch(queue, size=10, number=4)
@@ -137,11 +137,11 @@ def test_a_frozen_batch_comes_back_as_it_was(path):
 
 
 class CrashError(Exception):
-    """The process ends here."""
+    """The end of the process."""
 
 
-def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, caplog):
-    """One poisonous row must not hold up a table for ever."""
+def test_the_row_that_crashes_the_process_is_found_and_the_others_arrive(path, caplog):
+    """One such row must not block a table forever."""
     arrived: list[str] = []
 
     def push(parcel, journal):
@@ -164,7 +164,7 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
                 break
             except CrashError:
                 crashes += 1
-    assert 3 + 3 == crashes  # as a batch, then alone
+    assert 3 + 3 == crashes  # three times in its batch, then three times alone
     assert ["a", "b", "d"] == arrived
     with open_queue(path, shape=UnitKind.ROW) as queue:
         letters = list(read_dead_letters(queue.store, UnitKind.ROW))
@@ -173,8 +173,8 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
     assert "its keys go out one by one" in caplog.text
 
 
-def test_a_process_that_ends_between_batches_holds_none_of_them_up(path):
-    """Publishing records may be what it dies of each time; the batches on their way are not to blame."""
+def test_a_process_that_crashes_between_batches_still_delivers_them(path):
+    """The crash may come from publishing records each time. The batches in flight don't become dead letters."""
     course = DeliverySettings(
         run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
     )
@@ -196,15 +196,15 @@ def test_a_process_that_ends_between_batches_holds_none_of_them_up(path):
         with open_queue(path, shape=UnitKind.ROW) as queue, contextlib.suppress(CrashError):
             deliver(queue, push, course, DeliveryHooks(clock=lambda: 1.0, on_settled=on_settled))
         ends += 1
-    assert ends <= 8 + 1  # each of them got further, by one batch or more, and the last had nothing to do
+    assert ends <= 8 + 1  # each run settled at least one batch, and the last had nothing to do
     with open_queue(path, shape=UnitKind.ROW) as queue:
         assert ([], []) == (load_batches(queue), queue.store.fetch_rows("select * from unit"))
     assert set("abcdefgh") == set(sent)
-    assert max(worst) <= 1  # each went alone after that, and so came to its end
+    assert max(worst) <= 1  # after a crash each batch was sent alone, and so it was settled
 
 
-def test_a_sync_that_may_not_go_on_claims_nothing(path):
-    """What is paused isn't frozen: newer changes of its rows take its place."""
+def test_a_sync_that_may_not_continue_claims_no_batch(path):
+    """The waiting rows of a paused sync can still get newer values."""
     course = DeliverySettings(
         run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
     )
@@ -222,8 +222,8 @@ def test_a_sync_that_may_not_go_on_claims_nothing(path):
     assert (1, ["a"]) == (delivery.batch_count, seen)
 
 
-def test_an_interrupted_batch_is_not_held_against_its_rows(path):
-    """Who stops a run by hand five times hasn't found a poisonous row."""
+def test_ctrl_c_counts_as_no_crash_of_the_batch(path):
+    """A user who stops a run five times has no row that crashes the process."""
     stops = 0
 
     def push(parcel, journal):
@@ -236,7 +236,7 @@ def test_an_interrupted_batch_is_not_held_against_its_rows(path):
     )
     with open_queue(path, shape=UnitKind.ROW) as queue:
         enqueue_segment(queue, a_segment(a_change("a", 1)), now=1.0)
-    for stops in range(6):  # noqa: B007 - push looks at it
+    for stops in range(6):  # noqa: B007 - push reads it
         with open_queue(path, shape=UnitKind.ROW) as queue, contextlib.suppress(KeyboardInterrupt):
             deliver(queue, push, course, DeliveryHooks(clock=lambda: 1.0, on_settled=lambda batch, settled: None))
     with open_queue(path, shape=UnitKind.ROW) as queue:

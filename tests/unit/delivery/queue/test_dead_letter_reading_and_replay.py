@@ -1,4 +1,4 @@
-"""Dead letters are read some at a time: after one bad day there may be a million."""
+"""The reading of dead letters in chunks: after one bad day there may be a million."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def queue(path: Path) -> Iterator[Queue]:
-    """Letters that died in another order than that of their keys."""
+    """Yield a queue with dead letters whose times have another order than their keys."""
     changes = [
         RowChange(key_of(n), n, ChangeType.INSERT, 1, orjson.dumps([key_of(n), str(n) + "x" * 1000]).decode())
         for n in range(NUMBER)
@@ -46,7 +46,7 @@ def queue(path: Path) -> Iterator[Queue]:
         yield queue
 
 
-def test_all_come_in_the_order_in_which_they_died(queue: Queue) -> None:
+def test_dead_letters_are_read_in_the_order_of_their_times(queue: Queue) -> None:
     letters = list(read_dead_letters(queue.store, UnitKind.ROW))
 
     assert NUMBER == len(letters)
@@ -56,15 +56,15 @@ def test_all_come_in_the_order_in_which_they_died(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(("limit", "offset"), [(1, 0), (CHUNK_DEAD_LETTERS + 1, 3), (10, NUMBER - 4), (5, NUMBER)])
-def test_a_page_of_them_is_a_slice_of_all(limit: int, offset: int, queue: Queue) -> None:
+def test_limit_and_offset_select_a_slice_of_the_dead_letters(limit: int, offset: int, queue: Queue) -> None:
     letters = [letter.key for letter in read_dead_letters(queue.store, UnitKind.ROW)]
     page = read_dead_letters(queue.store, UnitKind.ROW, limit=limit, offset=offset)
 
     assert letters[offset : offset + limit] == [letter.key for letter in page]
 
 
-def test_only_some_of_them_are_in_memory(queue: Queue, path: Path) -> None:
-    """Their payloads have a kilobyte each."""
+def test_only_some_dead_letters_are_in_memory_at_once(queue: Queue, path: Path) -> None:
+    """Each payload has a kilobyte."""
     with open_for_reading(path) as store:
         assert store is not None
         tracemalloc.start()
@@ -76,8 +76,8 @@ def test_only_some_of_them_are_in_memory(queue: Queue, path: Path) -> None:
     assert peak < size
 
 
-def test_a_slow_reader_holds_up_nobody(queue: Queue, path: Path) -> None:
-    """`ondatra dead --json | less`: another process goes on, and what is retried meanwhile is left out."""
+def test_a_slow_reader_does_not_block_other_processes(queue: Queue, path: Path) -> None:
+    """`ondatra dead --json | less` blocks no replay. The reader omits dead letters that are replayed meanwhile."""
     with open_for_reading(path) as store:
         assert store is not None
         letters = read_dead_letters(store, UnitKind.ROW)
@@ -91,8 +91,8 @@ def test_a_slow_reader_holds_up_nobody(queue: Queue, path: Path) -> None:
     assert CHUNK_DEAD_LETTERS - 1 == len(rest)
 
 
-def test_a_replay_drops_letters_that_have_nothing_to_send(queue: Queue) -> None:
-    """And counts them: their rows are what the API has."""
+def test_a_replay_drops_dead_letters_with_nothing_to_send(queue: Queue) -> None:
+    """It counts them too. The API already has their rows."""
     queue.store.execute("update unit set acknowledged = desired, maybe_sent = null where id % 2")
 
     assert NUMBER == replay_dead_letters(queue, now=2.0)

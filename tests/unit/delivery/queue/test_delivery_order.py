@@ -1,4 +1,4 @@
-"""Which rows go before which, by kind: rows that replace others, versions of a key, whole contents."""
+"""The order of delivery by kind: rows that replace others, versions of a key, whole tables and partitions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def sent(batch: Batch | None) -> list[str]:
 
 
 def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: str) -> SettledBatch:
-    """Settle a batch: d3="error: no" is the delete of row 3."""
+    """Settle a batch: `d3="error: no"` is the status of the delete of row 3."""
     assert batch
     words = {"d": DELETE, "i": INSERT, "b": BEFORE, "a": AFTER}
     said = {f"{key[1:]}:{words[key[0]]}": RowOutcome.parse_status(text) for key, text in statuses.items()}
@@ -56,7 +56,7 @@ def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: st
 
 
 def go(queue: Queue, size: int = 100, **statuses: str) -> list[str]:
-    """Claim and settle the next batch; what it sent."""
+    """Claim and settle the next batch, and return the result keys of its rows."""
     batch = claim_batch(queue, size=size, number=1)
     if batch is None:
         return []
@@ -83,16 +83,16 @@ def mirror(tmp_path: Path) -> Iterator[Queue]:
 
 
 @pytest.mark.parametrize("key", [None, "null", "[null]", "a\0b", "a", "", float("nan"), float("inf")])
-def test_a_key_of_any_value_is_one_unit_over_its_versions(mirror, key):
-    """One that the queue doesn't find again would end each run, for ever."""
+def test_a_key_of_any_value_stays_one_unit_over_several_versions(mirror, key):
+    """If the queue couldn't find a key again, each run would fail, forever."""
     names = [format_key([key]), format_key(["x"])]
     for version in (1, 2):
         take_in(mirror, *(a_row(n, version=version)._replace(key=name) for n, name in enumerate(names)))
     assert sorted(names) == sorted(name for (name,) in mirror.store.fetch_rows("select key from unit"))
 
 
-def test_a_delete_that_waits_holds_the_inserts_of_its_version_back(table):
-    """A sheet that has the old and the new rows is worse than one that has the old ones."""
+def test_a_waiting_delete_delays_the_inserts_of_its_version(table):
+    """A sheet with the old and the new rows is worse than one with only the old rows."""
     take_in(table, a_row(1), a_row(2))
     assert ["1:insert", "2:insert"] == go(table)
     take_in(table, a_row(1, DELETE), a_row(2, DELETE), a_row(3), a_row(4))
@@ -103,8 +103,8 @@ def test_a_delete_that_waits_holds_the_inserts_of_its_version_back(table):
     assert ["3:insert", "4:insert"] == go(table)
 
 
-def test_what_is_held_back_is_no_work_for_a_run(table):
-    """A run that can send nothing would be started at each tick, and end well beside those that failed."""
+def test_rows_that_are_held_back_start_no_run(table):
+    """Such a run would start at each tick and send nothing. It would end as a success although rows have failed."""
     take_in(table, a_row(1))
     go(table)
     take_in(table, a_row(1, DELETE), a_row(2))
@@ -112,27 +112,27 @@ def test_what_is_held_back_is_no_work_for_a_run(table):
     assert ["1:delete"] == go(table, d1="error: later")
     held = read_status(table.store, now=2.0)
     assert (0, 0, 1, False) == (held.pending_units, held.held_back_units, held.waiting_units, held.can_deliver)
-    assert read_status(table.store, now=1000.0).can_deliver  # the delete is due again
+    assert read_status(table.store, now=1000.0).can_deliver  # the delete is due for its retry
     retry_waiting_now(table)
     assert ["1:delete"] == go(table)
     free = read_status(table.store, now=2.0)
     assert (1, 0, True) == (free.pending_units, free.held_back_units, free.can_deliver)
 
 
-def test_a_dead_delete_lets_the_inserts_go_and_is_owed_to_the_next_version(table):
-    """One row that can't be deleted must not keep a table from its API for ever, nor be forgotten."""
+def test_a_rejected_delete_blocks_no_inserts_and_is_sent_again_later(table):
+    """One row that can't be deleted must not block its table forever. The next version sends its delete again."""
     take_in(table, a_row(1), a_row(2))
     go(table)
     take_in(table, a_row(1, DELETE), a_row(2, DELETE), a_row(3), a_row(4))
     assert ["1:delete", "2:delete"] == go(table, d1="reject: locked", d2="reject: locked")
     assert ["3:insert", "4:insert"] == go(table, i3="error: later")
     take_in(table, a_row(3, DELETE), a_row(4, DELETE), a_row(5))
-    assert ["1:delete", "2:delete", "4:delete"] == go(table)  # 3 never arrived
+    assert ["1:delete", "2:delete", "4:delete"] == go(table)  # row 3 never arrived
     assert ["5:insert"] == go(table)
 
 
 def test_a_late_delete_never_removes_a_row_that_came_back(table):
-    """The same row under a new rowid: what is still to go goes before it comes."""
+    """The row comes back with a new rowid. Its waiting delete is sent before the new insert."""
     take_in(table, a_row(1, of="a"))
     go(table)
     take_in(table, a_row(1, DELETE, of="a"))
@@ -143,8 +143,8 @@ def test_a_late_delete_never_removes_a_row_that_came_back(table):
     assert [] == table.store.fetch_rows("select * from unit")
 
 
-def test_a_newer_version_withdraws_what_was_not_sent(table):
-    """Rows that are gone already must not come up at the API for a moment."""
+def test_a_newer_version_removes_unsent_rows_from_the_queue(table):
+    """Rows that the table no longer has must not appear in the API for a moment."""
     take_in(table, a_row(1))
     go(table, i1="error: later")
     take_in(table, a_row(1, DELETE), a_row(2))
@@ -152,20 +152,20 @@ def test_a_newer_version_withdraws_what_was_not_sent(table):
     assert [] == table.store.fetch_rows("select * from unit")
 
 
-def test_deletes_beside_inserts_have_no_record_of_their_own_unless_they_fail(table):
-    """They only make room; the rows that come are what the version is about."""
+def test_deletes_next_to_inserts_have_a_record_only_if_they_fail(table):
+    """They only make room, because the version is about the new rows."""
     take_in(table, a_row(1, of="mon"), a_row(2, of="tue"), a_row(3, of="wed"))
     go(table)
     replaced = (a_row(1, DELETE, of="mon"), a_row(2, DELETE, of="tue"), a_row(3, DELETE, of="wed"))
     take_in(table, *replaced, a_row(4, of="mon"), a_row(5, of="tue"))
     batch = claim_batch(table, size=100, number=1)
     settled = end(table, batch, d2="reject: locked")
-    assert {"delete": 1} == settled.counts[UnitOutcome.SUCCEEDED]  # of Wednesday nothing is left
-    assert {"update": 1} == settled.counts[UnitOutcome.REJECTED]  # on Tuesday one row takes the place of another
+    assert {"delete": 1} == settled.counts[UnitOutcome.SUCCEEDED]  # Wednesday has no row any more
+    assert {"update": 1} == settled.counts[UnitOutcome.REJECTED]  # on Tuesday one row replaces another
 
 
-def test_rows_go_in_the_order_in_which_they_came(tmp_path):
-    """An append with an ORDER BY tells a story."""
+def test_the_rows_of_an_append_are_sent_in_order(tmp_path):
+    """The user may rely on the ORDER BY of the query."""
     with open_queue(tmp_path / "append.sqlite", shape=UnitKind.ROW) as queue:
         take_in(queue, *(a_row(n) for n in range(1, 6)))
         take_in(queue, *(a_row(n) for n in range(6, 9)))
@@ -173,8 +173,8 @@ def test_rows_go_in_the_order_in_which_they_came(tmp_path):
     assert [f"{n}:insert" for n in range(1, 9)] == rows
 
 
-def test_a_change_across_an_alter_tells_both_images_in_the_new_columns(tmp_path):
-    """Before an ALTER the feed is another one; the key is the same."""
+def test_a_change_from_before_an_alter_is_sent_with_the_new_columns(tmp_path):
+    """The change feed before an ALTER has other columns, but the same key."""
     wider = Layout((*LAYOUT.columns, Column("note", "string")))
     with open_queue(tmp_path / "merge.sqlite", shape=UnitKind.ROW) as queue:
         take_in(queue, a_row(1, of="a"), a_row(2, of="b"))
@@ -191,8 +191,8 @@ def test_a_change_across_an_alter_tells_both_images_in_the_new_columns(tmp_path)
     assert [["a", 10, "x"], ["b", 20, None], ["b", 21, None]] == [row[:-2] for row in rows]
 
 
-def test_a_column_that_came_back_is_sent_while_rows_of_the_time_without_it_wait(tmp_path):
-    """Its values would count as delivered, and nothing would ever send them."""
+def test_a_column_that_was_added_again_is_sent_next_to_rows_without_it(tmp_path):
+    """Otherwise its values would count as delivered, and would never be sent."""
     without = Layout(LAYOUT.columns[:1])
     with open_queue(tmp_path / "merge.sqlite", shape=UnitKind.ROW) as queue:
         take_in(queue, a_row(1, of="a"))
@@ -206,12 +206,12 @@ def test_a_column_that_came_back_is_sent_while_rows_of_the_time_without_it_wait(
     assert [["b", None], ["c", 30]] == [row[:-2] for row in orjson.loads(parcel.rows_json)["rows"]]
 
 
-def test_versions_of_a_key_go_in_one_batch_what_ends_before_what_begins(versions):
-    """An API that gets the new version first has two current ones, or refuses."""
+def test_the_versions_of_a_key_are_sent_in_one_batch_the_ended_one_first(versions):
+    """An API that gets the new version first has two current ones, or rejects it."""
     take_in(versions, a_row(1, of="a"), a_row(2, of="b"), a_row(3, of="c"))
     assert ["1:insert", "2:insert"] == go(versions, size=2)
     assert ["3:insert"] == go(versions, size=2)
-    # as the feed has them: closings first, then new versions
+    # the order of the change feed: ended versions first, then new ones
     closed = [a_row(n, change, of=key) for n, key in ((1, "a"), (3, "c")) for change in (BEFORE, AFTER)]
     take_in(versions, *closed, a_row(4, of="a"), a_row(5, of="c"))
     pair = ["1:update_preimage", "1:update_postimage", "4:insert"]
@@ -220,8 +220,8 @@ def test_versions_of_a_key_go_in_one_batch_what_ends_before_what_begins(versions
     assert [] == go(versions)
 
 
-def test_a_new_version_takes_along_what_is_left_of_those_before_it(versions):
-    """Else the API has a new version beside one that never ended."""
+def test_a_new_version_is_sent_with_the_unsettled_versions_before_it(versions):
+    """Otherwise the API would have a new version next to an old one that never ended."""
     take_in(versions, a_row(1, of="a"), a_row(2, of="b"))
     go(versions)
     take_in(versions, a_row(1, BEFORE, of="a"), a_row(1, AFTER, of="a"), a_row(3, of="a"))
@@ -235,8 +235,8 @@ def test_a_new_version_takes_along_what_is_left_of_those_before_it(versions):
     assert [] == versions.store.fetch_rows("select * from unit")
 
 
-def test_a_key_of_which_a_version_is_on_its_way_waits(versions):
-    """Two calls at once may arrive in either order."""
+def test_a_key_with_a_version_in_flight_waits(versions):
+    """Two concurrent calls may arrive in either order."""
     take_in(versions, a_row(1, of="a"), a_row(2, of="b"))
     first = claim_batch(versions, size=1, number=1)
     assert ["1:insert"] == sent(first)
@@ -247,8 +247,8 @@ def test_a_key_of_which_a_version_is_on_its_way_waits(versions):
     assert ["1:update_preimage", "1:update_postimage", "3:insert"] == go(versions)
 
 
-def test_versions_of_the_empty_key_go_as_all_others_do(versions):
-    """A text without characters is a value, too."""
+def test_the_versions_of_an_empty_key_are_sent_like_all_others(versions):
+    """An empty text is a value too."""
     take_in(versions, a_row(1, of=""), a_row(2, of="b"))
     assert ["1:insert", "2:insert"] == go(versions, i1="error: later")
     closed = [a_row(1, change, of="") for change in (BEFORE, AFTER)]
@@ -260,8 +260,8 @@ def test_versions_of_the_empty_key_go_as_all_others_do(versions):
     assert [] == versions.store.fetch_rows("select * from unit")
 
 
-def test_a_whole_content_goes_in_one_batch_and_replaces_what_waits(mirror):
-    """Each try sends what is there then; nothing that is gone is ever sent."""
+def test_a_mirror_is_sent_in_one_batch_and_replaces_waiting_rows(mirror):
+    """Each try sends the current rows of the table. A row that is gone is never sent."""
     rows = [a_row(n, of="mon")._replace(key="mon") for n in (1, 2, 3)]
     take_in(mirror, *rows, a_row(4, of="tue")._replace(key="tue"))
     assert ["1:insert", "2:insert", "3:insert"] == go(mirror, size=0, i2="error: later")
@@ -272,8 +272,8 @@ def test_a_whole_content_goes_in_one_batch_and_replaces_what_waits(mirror):
     assert [] == mirror.store.fetch_rows("select * from unit")
 
 
-def test_a_whole_content_ends_by_the_worst_that_was_said_of_a_row(mirror):
-    """Half of a mirror is none."""
+def test_the_worst_status_of_a_row_decides_about_the_whole_mirror(mirror):
+    """Half of a table isn't a mirror."""
     take_in(mirror, *(a_row(n)._replace(key="") for n in (1, 2, 3)))
     batch = claim_batch(mirror, size=0, number=1)
     settled = end(mirror, batch, i1="warn: long", i2="reject: bad")
@@ -283,8 +283,8 @@ def test_a_whole_content_ends_by_the_worst_that_was_said_of_a_row(mirror):
     assert ["1:insert", "2:insert", "3:insert"] == go(mirror, size=0)
 
 
-def test_an_empty_content_is_a_call_too(mirror):
-    """An API that isn't told keeps the last row for ever."""
+def test_an_empty_table_is_sent_as_a_mirror_without_rows(mirror):
+    """Without that call the API would keep the last row forever."""
     take_in(mirror, a_row(1)._replace(key=""))
     go(mirror, size=0)
     take_in(mirror, a_row(1, DELETE)._replace(key=""))

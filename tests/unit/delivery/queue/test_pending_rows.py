@@ -1,4 +1,4 @@
-"""What waits in a queue, row by row, as those see it who only look."""
+"""The rows that wait in a queue, as the records page lists them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def write(queue: Queue, *changes: RowChange, version: int = 1) -> None:
 
 
 def send(queue: Queue, word: str, *, size: int = 100) -> None:
-    """One batch, of which push says that of every row."""
+    """Settle one batch with this status for every row."""
     batch = taken(queue, size=size)
     outcomes = dict.fromkeys(batch.result_keys, RowOutcome.parse_status(word))
     attempt = PushAttempt(run_id="r", started_at=1.0, ended_at=2.0, max_attempts=8)
@@ -71,8 +71,8 @@ def keys(rows: list[PendingRow]) -> list[tuple[str, str, str]]:
     return [(row.stage, row.key, str(row.change_type)) for row in rows]
 
 
-def test_rows_that_came_last_are_told_first(queue: Queue, path: Path) -> None:
-    """Just as the records of those that ended."""
+def test_the_newest_rows_are_listed_first(queue: Queue, path: Path) -> None:
+    """Records have the same order."""
     write(queue, a_change("a"), a_change("b"))
     write(queue, a_change("c", name="Cy"), version=2)
     assert [
@@ -82,14 +82,14 @@ def test_rows_that_came_last_are_told_first(queue: Queue, path: Path) -> None:
     ] == unsettled(path)
 
 
-def test_a_row_that_failed_waits_and_says_why(queue: Queue, path: Path) -> None:
-    """With how often it was tried, and when it goes again."""
+def test_a_failed_row_is_waiting_and_has_its_error(queue: Queue, path: Path) -> None:
+    """It also has its number of attempts and the time of its retry."""
     write(queue, a_change("a"))
     send(queue, "error: busy")
     assert [PendingRow("waiting", "a", INSERT, StoredRow(97, 1, '["Ada"]'), 1, 1, 62.0, "busy")] == unsettled(path)
 
 
-def test_ended_rows_and_dead_letters_are_not_told(queue: Queue, path: Path) -> None:
+def test_delivered_rows_and_dead_letters_are_not_listed(queue: Queue, path: Path) -> None:
     """They have their records."""
     write(queue, a_change("a"))
     send(queue, "reject: no")
@@ -98,16 +98,16 @@ def test_ended_rows_and_dead_letters_are_not_told(queue: Queue, path: Path) -> N
     assert [] == unsettled(path)
 
 
-def test_what_is_on_its_way_is_pending_as_it_was_sent(queue: Queue, path: Path) -> None:
-    """A newer value of the key waits beside, and will have a record of its own."""
+def test_a_row_in_flight_is_pending_with_the_values_that_were_sent(queue: Queue, path: Path) -> None:
+    """A newer value of the key also waits, and will have its own record."""
     write(queue, a_change("a", name="old"))
     taken(queue)
     write(queue, a_change("a", BEFORE, name="old"), a_change("a", AFTER, name="new"), version=2)
     assert [PendingRow("pending", "a", INSERT, StoredRow(97, 1, '["old"]'), 1, 0, None, None)] == unsettled(path)
 
 
-def test_rows_in_a_job_wait_for_it(queue: Queue, path: Path) -> None:
-    """Until it is asked about; nothing is wrong with them."""
+def test_rows_in_a_job_are_waiting_for_it(queue: Queue, path: Path) -> None:
+    """They are due at its next poll. Nothing is wrong with them."""
     write(queue, a_change("a"), a_change("b"))
     batch = taken(queue, size=1)
     store_job(queue, batch, Job('{"id":1}', 10.0, 40.0))
@@ -119,14 +119,14 @@ def test_rows_in_a_job_wait_for_it(queue: Queue, path: Path) -> None:
     assert [("waiting", "a", "insert")] == keys(unsettled(path, stage="waiting"))
 
 
-def test_an_update_is_told_once(queue: Queue, path: Path) -> None:
-    """Its image before only tells push what was there, and will have no record."""
+def test_an_update_is_listed_once(queue: Queue, path: Path) -> None:
+    """Its preimage is only context for push, and will have no record."""
     write(queue, a_change("a", BEFORE, name="old"), a_change("a", AFTER, name="new"))
     assert [PendingRow("pending", "a", AFTER, StoredRow(97, 1, '["new"]'), 1, 0, None, None)] == unsettled(path)
 
 
-def test_keys_are_found_by_how_they_begin(queue: Queue, path: Path) -> None:
-    """Letter by letter: what LIKE takes for a pattern is a letter as any other."""
+def test_keys_are_found_by_their_prefix(queue: Queue, path: Path) -> None:
+    """Characters that LIKE takes for a pattern are ordinary characters here."""
     write(queue, *(a_change(key) for key in ("a%", "a_b", "ab", "A", "é😀x")))
     assert ["ab", "a_b", "a%"] == [row.key for row in unsettled(path, prefix="a")]
     assert ["a_b"] == [row.key for row in unsettled(path, prefix="a_")]
@@ -134,15 +134,15 @@ def test_keys_are_found_by_how_they_begin(queue: Queue, path: Path) -> None:
     assert ["é😀x"] == [row.key for row in unsettled(path, prefix="é😀")]
 
 
-def test_rows_above_the_watermark_are_not_there_yet(queue: Queue, path: Path) -> None:
-    """They come in by small transactions, and all count at once."""
+def test_rows_above_the_watermark_are_not_listed(queue: Queue, path: Path) -> None:
+    """They are stored in small transactions, and become visible all at once."""
     write(queue, a_change("a"))
     queue.store.execute("update unit set version = 2")
     assert [] == unsettled(path)
 
 
-def test_a_group_is_told_by_the_rows_that_it_has_now(path: Path) -> None:
-    """What it had is told to push only; where it is gone, that is what goes out."""
+def test_a_group_is_listed_with_its_current_rows(path: Path) -> None:
+    """Its former rows are only context for push. A group without current rows is listed with its deletes."""
     with open_queue(path, shape=UnitKind.GROUP) as queue:
         gone, new = a_change("g", DELETE, name="old"), a_change("g", name="new")
         write(queue, gone, new, new._replace(rowid=2), a_change("h", DELETE))
@@ -151,8 +151,8 @@ def test_a_group_is_told_by_the_rows_that_it_has_now(path: Path) -> None:
         )
 
 
-def test_a_version_is_known_by_its_key(path: Path) -> None:
-    """Its rowid means nothing to anybody."""
+def test_a_version_is_listed_with_its_key(path: Path) -> None:
+    """Its rowid means nothing to users."""
     with open_queue(path, shape=UnitKind.VERSION) as queue:
         write(queue, a_change("1", belongs_to="ada"))
         assert [("pending", "ada", "insert")] == keys(unsettled(path, shape=UnitKind.VERSION))
@@ -160,8 +160,8 @@ def test_a_version_is_known_by_its_key(path: Path) -> None:
         assert 1 == len(unsettled(path, shape=UnitKind.VERSION, prefix="a"))
 
 
-def test_the_rows_of_a_whole_table_are_known_by_their_rowids(path: Path) -> None:
-    """As their records will be."""
+def test_the_rows_of_a_whole_table_are_listed_with_their_rowids(path: Path) -> None:
+    """Their records have the same identifiers."""
     with open_queue(path, shape=UnitKind.MIRROR, is_whole_table=True) as queue:
         write(queue, a_change("", rowid=17), a_change("", rowid=2))
         asked = {"shape": UnitKind.MIRROR, "whole": True}
@@ -169,8 +169,8 @@ def test_the_rows_of_a_whole_table_are_known_by_their_rowids(path: Path) -> None
         assert ["17"] == [row.key for row in unsettled(path, **asked, prefix="1")]
 
 
-def test_a_row_that_goes_out_anew_is_told_once(path: Path) -> None:
-    """What the API has of it, nobody knows: a delete goes before it, which will have no record."""
+def test_a_row_that_is_sent_again_is_listed_once(path: Path) -> None:
+    """It is unknown what the API has. So a delete is sent first, which will have no record."""
     with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
         page = FeedPage(LAYOUT, [a_change("1")])
         enqueue_segment(queue, FeedSegment(0, 1, [page]), now=1.0, is_held=lambda key: True)
@@ -178,8 +178,8 @@ def test_a_row_that_goes_out_anew_is_told_once(path: Path) -> None:
         assert [("pending", "1", "insert")] == keys(unsettled(path, makes_room=True))
 
 
-def test_deletes_that_make_room_are_told_when_they_fail(path: Path) -> None:
-    """Delivered they leave no record; but while the API refuses them, no insert goes out."""
+def test_deletes_of_replaced_rows_are_listed_when_they_fail(path: Path) -> None:
+    """A delivered one has no record. But while the API refuses a delete, no insert is sent."""
     with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
         old, new = a_change("1", DELETE, belongs_to="p"), a_change("2", belongs_to="p")
         write(queue, old, new)

@@ -1,4 +1,4 @@
-"""A queue as those see it who only look."""
+"""The status of a queue file, read without a run."""
 
 import contextlib
 import functools
@@ -16,8 +16,8 @@ from ondatra_dagster.errors import BusyError, StateError
 from ondatra_dagster.storage.sqlite_database import open_database
 
 
-def test_a_file_without_tables_is_no_queue_yet(tmp_path: Path) -> None:
-    """A kill between making the file and its tables leaves it so, and every plan looks at it."""
+def test_a_file_without_tables_has_no_status(tmp_path: Path) -> None:
+    """After a kill between creating the file and its tables, the file stays empty. Each plan of a run reads it."""
     path = tmp_path / "crm.sqlite"
     path.touch()
     assert read_status_of_file(path, now=1.0) is None
@@ -27,8 +27,8 @@ def test_a_file_without_tables_is_no_queue_yet(tmp_path: Path) -> None:
     assert (0, -1) == (state.depth, state.watermark)
 
 
-def test_a_file_that_is_no_queue_says_what_to_do_with_it(tmp_path: Path) -> None:
-    """SQLite's own words don't name the file."""
+def test_the_error_about_a_damaged_queue_says_what_to_do(tmp_path: Path) -> None:
+    """SQLite's own message doesn't name the file."""
     path = tmp_path / "crm.sqlite"
     path.write_text("not a database" * 100)
     with pytest.raises(StateError, match=r"crm\.sqlite is damaged \(file is not a database\); move it"):
@@ -36,7 +36,7 @@ def test_a_file_that_is_no_queue_says_what_to_do_with_it(tmp_path: Path) -> None
 
 
 def test_a_queue_that_another_program_has_open_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another run delivers in its place; a backup tool delivers nothing."""
+    """Another run would deliver the rows, but a backup tool delivers nothing."""
     path = tmp_path / "crm.sqlite"
     with open_queue(path, shape=UnitKind.ROW):
         pass

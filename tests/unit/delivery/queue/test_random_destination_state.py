@@ -1,6 +1,6 @@
-"""Base → target against a model of a destination: it ends as a mirror of the table, for every kind.
+"""The delivery against a model of an API: after random histories it has the table's rows, for every kind.
 
-The table, its change feed and the API are plain Python here; the queue and its file are the real ones.
+The table, its change feed and the API are plain Python here. The queue and its file are real.
 """
 
 import random
@@ -39,7 +39,7 @@ SINKS = [
 
 
 def a_table(sink: SinkCase) -> tuple[KeyedFeedTable | KindFeedTable, DestinationObjects]:
-    if sink.kind.delivers_by_key:  # with keys that go, as by a full refresh
+    if sink.kind.delivers_by_key:  # with keys that disappear, as in a full refresh
         by_key = KeyedFeedTable(sink.shape)
         return by_key, KeyedObjects(by_key)
     table = KindFeedTable(sink.kind_name, by_key=sink.delivers_by_key)
@@ -53,8 +53,8 @@ def history(sink: SinkCase, chance: random.Random) -> Iterator[tuple[str, list[i
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: f"{sink.kind_name}-{sink.batch_size}-{sink.max_concurrent}")
-def test_any_history_ends_as_a_mirror(sink: SinkCase, tmp_path: Path) -> None:
-    """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
+def test_the_api_equals_the_table_after_any_history(sink: SinkCase, tmp_path: Path) -> None:
+    """Users rely on it: errors, rejections, missing answers and kills leave no difference."""
     for seed in new_seeds(HISTORY_COUNT if sink.kind_name in MIRRORED else SMALL_HISTORY_COUNT):
         chance = random.Random(f"{seed} {sink}")
         table, store = a_table(sink)
@@ -73,8 +73,8 @@ def test_any_history_ends_as_a_mirror(sink: SinkCase, tmp_path: Path) -> None:
     [sink for sink in SINKS if sink.batch_size in (WHOLE_TABLE, 2, 100)],
     ids=lambda sink: f"{sink.kind_name}-{sink.batch_size}-{sink.max_concurrent}",
 )
-def test_every_change_is_accounted_for(sink: SinkCase, tmp_path: Path) -> None:
-    """Settled, pending or folded away; each end has one record, and invalid rows are counted apart, once."""
+def test_every_change_is_counted_once(sink: SinkCase, tmp_path: Path) -> None:
+    """A change is settled, pending or merged into a newer one. Each outcome and each invalid row has one record."""
     for seed in new_seeds(SMALL_HISTORY_COUNT // 2):
         chance = random.Random(f"books {seed} {sink}")
         table, store = a_table(sink)

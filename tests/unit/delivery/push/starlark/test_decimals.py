@@ -1,4 +1,4 @@
-"""Decimals as numbers, wherever in a value they are."""
+"""The decimals of a row as numbers, at any place in a value."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +34,8 @@ from ondatra_dagster.row_changes import Column
         ),
     ],
 )
-def test_the_type_tells_where_they_are(type_name: str, expected: object) -> None:
-    """Its commas and brackets nest."""
+def test_the_type_says_where_the_decimals_are(type_name: str, expected: object) -> None:
+    """Commas and brackets in a type may be nested."""
     assert expected == find_decimal_paths(type_name)
 
 
@@ -52,8 +52,8 @@ VALUES = {
 
 
 @pytest.mark.parametrize("decimals", ["string", "number"])
-def test_they_are_exact_texts_or_numbers(write_library: Callable[..., Path], decimals: str) -> None:
-    """As the sink wants them, nested ones too; null stays null."""
+def test_decimals_are_exact_texts_or_numbers_at_any_depth(write_library: Callable[..., Path], decimals: str) -> None:
+    """The sink decides which, for nested values too. A null stays null."""
     library = load_library(
         write_library(x=f'API = {{"push": {{"decimals": "{decimals}"}}}}\ndef push(rows):\n    return rows[0]')
     )

@@ -1,4 +1,4 @@
-"""A real .star file, loaded and pushed through: what it gets, what it may, how it fails."""
+"""The loading and calling of a `.star` file: its arguments, its functions and its errors."""
 
 import hashlib
 import hmac
@@ -59,19 +59,19 @@ def result_of(write_library: Lib, text: str, **options: Any) -> Any:
     return push(load_library(write_library(crm=text)), **options)
 
 
-# --- what push gets
+# --- the arguments of push
 
 
-def test_rows_are_dicts_of_the_models_columns_and_ours(write_library: Lib) -> None:
-    """In table order, the hidden two last."""
+def test_rows_are_dicts_of_the_columns_of_the_model_and_of_ondatra(write_library: Lib) -> None:
+    """They have the table's order, and the two hidden columns are last."""
     rows = result_of(write_library, "def push(rows):\n    return [list(row.items()) for row in rows]")
 
     hidden = [["__ondatra_rowid", 10], ["__ondatra_change_type", "insert"]]
     assert [["id", 1], ["name", "Ada"], ["price", "1.50"], *hidden] == rows[0]
 
 
-def test_parameters_are_given_by_name(write_library: Lib) -> None:
-    """In whatever order, and only those that are declared."""
+def test_arguments_are_passed_by_name(write_library: Lib) -> None:
+    """They may have any order, and only declared ones are passed."""
     text = """
 API = {"push": {"args": ["team", "list_id"]}}
 def push(list_id, columns, rows, key_columns, kind, team, batch_number):
@@ -81,8 +81,8 @@ def push(list_id, columns, rows, key_columns, kind, team, batch_number):
     assert expected == result_of(write_library, text, arguments=("red", "7"))
 
 
-def test_the_documents_form_with_defaults_works(write_library: Lib) -> None:
-    """Defaults are for calling it by hand; here every one is filled."""
+def test_defaults_of_parameters_are_replaced(write_library: Lib) -> None:
+    """Defaults are for manual calls. A run passes a value for each of them."""
     text = """
 def push(rows=[], batch_number=1, kind="tracked", key_columns=[]):
     return [len(rows), batch_number, kind, key_columns]
@@ -93,16 +93,16 @@ def push(rows=[], batch_number=1, kind="tracked", key_columns=[]):
 @pytest.mark.parametrize(
     ("signature", "expected"), [("rows", 2), ("rows, **others", 2), ("*, rows", 2), ("batch_number", 3)]
 )
-def test_a_push_may_declare_less(write_library: Lib, signature: str, expected: int) -> None:
-    """What isn't declared isn't given."""
+def test_push_may_declare_fewer_parameters(write_library: Lib, signature: str, expected: int) -> None:
+    """Only declared parameters are passed."""
     name = "rows" if "rows" in signature else "batch_number"
     text = f"def push({signature}):\n    return len({name}) if type({name}) == 'list' else {name}"
 
     assert expected == result_of(write_library, text)
 
 
-def test_decimals_are_exact_unless_numbers_are_asked_for(write_library: Lib) -> None:
-    """Some APIs take numbers only; null stays null."""
+def test_decimals_are_exact_text_or_numbers(write_library: Lib) -> None:
+    """Some APIs accept only numbers. A null stays null."""
     text = 'API = {"push": {"decimals": "%s"}}\ndef push(rows):\n    return [row["price"] for row in rows]'
 
     assert ["1.50", None] == result_of(write_library, text % "string")
@@ -113,25 +113,25 @@ def test_decimals_are_exact_unless_numbers_are_asked_for(write_library: Lib) -> 
     "value",
     ["emoji 🦊", 'quote " \\ \n', "", None, True, 1.5, 2**63 - 1, -(2**63), [1, None, ["x"]], {"b": 1, "a": {}}],
 )
-def test_every_value_comes_through(write_library: Lib, value: object) -> None:
-    """There and back."""
+def test_every_value_arrives_unchanged(write_library: Lib, value: object) -> None:
+    """It is passed to push() and returned."""
     rows = result_of(write_library, "def push(rows):\n    return rows", batch=a_batch([(1, value, None)]))
 
     assert value == rows[0]["name"]
 
 
-def test_rows_may_be_changed_by_push(write_library: Lib) -> None:
-    """Popping a column is the shortest way to leave it out."""
+def test_push_may_change_rows(write_library: Lib) -> None:
+    """The shortest way to omit a column is to pop it."""
     text = "def push(rows):\n    rows[0].pop('name')\n    rows[0]['x'] = 1\n    return rows[0]"
 
     assert {"id", "price", "x", "__ondatra_rowid", "__ondatra_change_type"} == set(result_of(write_library, text))
 
 
-# --- what push may
+# --- the functions that push may call
 
 
-def test_http_sends_what_it_is_told(write_library: Lib) -> None:
-    """The five methods, and the response with its five fields."""
+def test_http_sends_requests_with_five_methods(write_library: Lib) -> None:
+    """The response has five fields."""
     text = """
 API = {"base_url": "https://api.test", "auth": {"env": "KEY"}}
 def push(rows):
@@ -180,15 +180,15 @@ def push(rows):
         (json.dumps([[[]]] * 100), [[[]]] * 100),
     ],
 )
-def test_a_responses_json_is_exact_or_none(write_library: Lib, body: str, expected: object) -> None:
-    """No body of an API can raise into push()."""
+def test_the_json_of_a_response_is_exact_or_none(write_library: Lib, body: str, expected: object) -> None:
+    """No body of an API can raise an error in push()."""
     text = 'API = {"base_url": "https://x.test"}\ndef push(rows):\n    return [http.get("/").json]'
 
     assert [expected] == result_of(write_library, text, server=lambda _: httpx.Response(200, text=body))
 
 
 def test_http_never_raises(write_library: Lib) -> None:
-    """There is no try in Starlark: what goes wrong is in the response."""
+    """Starlark has no `try`, so the response contains the error."""
     text = """
 API = {"base_url": "https://x.test", "retry": 1}
 def push(rows):
@@ -230,8 +230,8 @@ def push(rows):
         ('env("KEY")', "s3cr3t-key"),
     ],
 )
-def test_the_words_at_hand(write_library: Lib, expression: str, expected: object) -> None:
-    """All that Starlark doesn't have by itself."""
+def test_the_built_in_functions(write_library: Lib, expression: str, expected: object) -> None:
+    """They do what Starlark itself can't."""
     text = f'API = {{"env": ["KEY"]}}\ndef push(rows):\n    return [{expression}]'
 
     assert [expected] == result_of(write_library, text)
@@ -254,8 +254,10 @@ def test_the_words_at_hand(write_library: Lib, expression: str, expected: object
         ("http.get()", "Missing parameter `url`"),
     ],
 )
-def test_a_word_used_wrongly_is_an_error_of_its_line(write_library: Lib, expression: str, cause: str) -> None:
-    """In the user's file, not in ours."""
+def test_a_wrong_use_of_a_built_in_function_is_an_error_with_its_line(
+    write_library: Lib, expression: str, cause: str
+) -> None:
+    """The error is in the user's file, and not in ondatra's."""
     with pytest.raises(PushContractError) as error:
         result_of(write_library, f"def push(rows):\n    return [{expression}]")
 
@@ -264,7 +266,7 @@ def test_a_word_used_wrongly_is_an_error_of_its_line(write_library: Lib, express
 
 
 def test_other_files_of_lib_can_be_loaded(write_library: Lib) -> None:
-    """And have the same words."""
+    """They have the same built-in functions."""
     crm = """
 load("shared.star", "strip", again = "twice")
 def push(rows):
@@ -281,8 +283,8 @@ def strip(row):
     assert [{"id": 1, "name": "Ada", "price": "1.50"}, "aa"] == push(load_library(path))
 
 
-def test_a_file_may_call_its_own_things_as_it_likes(write_library: Lib) -> None:
-    """Our words can be covered, as in any Starlark file."""
+def test_a_file_may_reuse_the_names_of_built_in_functions(write_library: Lib) -> None:
+    """Any Starlark file may hide a built-in name."""
     text = """
 http = 3
 def time():
@@ -295,10 +297,10 @@ def push(rows):
     assert [5, 3, 4] == result_of(write_library, text)
 
 
-def test_print_goes_to_the_log_without_secrets_and_with_an_end(
+def test_print_writes_to_the_log_without_secrets_and_with_a_limit(
     write_library: Lib, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A loop over a million rows shouldn't fill the disk."""
+    """A loop over a million rows must not fill the disk."""
     text = """
 API = {"env": ["KEY"]}
 def push(rows):
@@ -318,11 +320,11 @@ def push(rows):
     assert max(map(len, lines)) < 2100
 
 
-# --- how it fails
+# --- errors
 
 
 def test_the_reason_of_a_failure_is_cut(write_library: Lib) -> None:
-    """An API's error page is kept with each row of the batch."""
+    """An API's error page would be stored with each row of the batch."""
     with pytest.raises(PushContractError, match=r"lib/crm.star:2: <html>x+… \(cut: it has 1,000,022 char") as error:
         result_of(write_library, 'def push(rows):\n    fail("<html>" + "x" * 1000000)')
     assert len(str(error.value)) < 2100
@@ -341,7 +343,7 @@ def test_the_reason_of_a_failure_is_cut(write_library: Lib) -> None:
     ],
 )
 def test_an_error_has_its_file_line_and_cause(write_library: Lib, body: str, line: int, cause: str) -> None:
-    """Those of the user's file, wherever below it happened."""
+    """They are those of the user's file, even if the error happened in a function that it called."""
     text = f"def helper(x):\n    y = x + 1; return y\ndef push(rows):\n    return {body}"
     with pytest.raises(PushContractError) as error:
         result_of(write_library, text)
@@ -352,7 +354,7 @@ def test_an_error_has_its_file_line_and_cause(write_library: Lib, body: str, lin
 
 
 def test_an_error_in_a_loaded_file_names_that_file(write_library: Lib) -> None:
-    """It is the one to mend."""
+    """The user has to fix that file."""
     path = write_library(
         crm='load("b.star", "f")\ndef push(rows):\n    return f()', b="\ndef f():\n    return fail('x')"
     )
@@ -360,8 +362,8 @@ def test_an_error_in_a_loaded_file_names_that_file(write_library: Lib) -> None:
         push(load_library(path))
 
 
-def test_no_secret_gets_into_an_error_nor_behind_it(write_library: Lib) -> None:
-    """Tracebacks show causes and contexts too."""
+def test_no_secret_is_in_an_error_or_its_cause(write_library: Lib) -> None:
+    """Tracebacks also show causes and contexts."""
     text = 'API = {"env": ["KEY"]}\ndef push(rows):\n    fail("bad key " + env("KEY"))'
     with pytest.raises(PushContractError) as error:
         result_of(write_library, text)
@@ -371,8 +373,8 @@ def test_no_secret_gets_into_an_error_nor_behind_it(write_library: Lib) -> None:
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt("ctrl-c"), MemoryError(), OSError(28, "disk full")])
-def test_what_the_host_raises_comes_out_as_itself(write_library: Lib, raised: BaseException) -> None:
-    """Starlark hands on no more than its text; Ctrl-C isn't an error of a row."""
+def test_an_exception_of_the_system_is_raised_unchanged(write_library: Lib, raised: BaseException) -> None:
+    """Starlark would pass on only its text, and Ctrl-C isn't an error of a row."""
     text = 'API = {"base_url": "https://x.test"}\ndef push(rows):\n    http.get("/")'
 
     def server(_: httpx.Request) -> httpx.Response:
@@ -383,8 +385,8 @@ def test_what_the_host_raises_comes_out_as_itself(write_library: Lib, raised: Ba
     assert raised is error.value
 
 
-def test_a_value_that_the_host_can_not_take_is_an_error_of_its_line(write_library: Lib) -> None:
-    """Nobody has thought of it: still one batch waits, not the whole sync. Its call may have been made."""
+def test_an_unexpected_exception_is_an_error_with_its_line(write_library: Lib) -> None:
+    """Only its batch waits, and not the whole sync. The call may have arrived."""
     path = write_library(crm='API = {"base_url": "https://x.test"}\ndef push(rows):\n    http.post("/")')
 
     def server(_: httpx.Request) -> httpx.Response:
@@ -397,8 +399,8 @@ def test_a_value_that_the_host_can_not_take_is_an_error_of_its_line(write_librar
     assert (1, 0) == (calls.call_counts.calls, calls.call_counts.outage_calls)
 
 
-def test_ctrl_c_ends_a_computation_as_itself(write_library: Lib) -> None:
-    """In the middle of Starlark, with no word of ours in sight."""
+def test_ctrl_c_ends_a_computation_in_starlark(write_library: Lib) -> None:
+    """It works even where no function of ondatra is called."""
     library = load_library(write_library(crm="def push(rows):\n    for a in range(1000000000):\n        a + 1"))
 
     def interrupt(*_: object) -> None:
@@ -414,8 +416,8 @@ def test_ctrl_c_ends_a_computation_as_itself(write_library: Lib) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_an_endless_computation_is_ended(write_library: Lib) -> None:
-    """With the line that it was at."""
+def test_an_endless_computation_ends_at_its_time_limit(write_library: Lib) -> None:
+    """The error has the line that was running."""
     text = """
 API = {"push": {"time_limit": "100ms"}}
 def push(rows):
@@ -431,7 +433,7 @@ def push(rows):
     assert time.monotonic() - began_at < 30
 
 
-def test_waiting_for_http_is_no_computing(write_library: Lib) -> None:
+def test_the_time_limit_does_not_include_http_requests(write_library: Lib) -> None:
     """A slow API must not end a push that does its work."""
     text = """
 API = {"base_url": "https://x.test", "push": {"time_limit": "1s"}}
@@ -447,8 +449,8 @@ def push(rows):
     assert [True] * 100 == result_of(write_library, text, server=server, clock=lambda: now[0])
 
 
-def test_sleeping_is(write_library: Lib) -> None:
-    """Nobody sleeps past the limit."""
+def test_the_time_limit_includes_sleep(write_library: Lib) -> None:
+    """No sleep lasts longer than the limit."""
     text = """
 API = {"push": {"time_limit": "10s"}}
 def push(rows):
@@ -465,7 +467,7 @@ def push(rows):
     assert now[0] < 11
 
 
-def test_threads_push_through_one_library(write_library: Lib) -> None:
+def test_threads_may_call_the_same_push_function(write_library: Lib) -> None:
     """Each call has its own rows, its own API and its own batch number."""
     text = """
 API = {"base_url": "https://x.test"}
@@ -487,7 +489,7 @@ def push(rows):
     assert {name: [[name, name]] * 20 for name in "abcd"} == results
 
 
-# --- what can't be loaded
+# --- files that can't be loaded
 
 
 @pytest.mark.parametrize(
@@ -519,18 +521,16 @@ def push(rows):
         ({"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "x = 1"}, "lib/crm.star:1: "),
     ],
 )
-def test_a_file_that_breaks_the_contract_is_refused(
-    write_library: Lib, files: Mapping[str, str], expected: str
-) -> None:
-    """At load, with file and line."""
+def test_a_wrong_file_is_refused_when_it_is_loaded(write_library: Lib, files: Mapping[str, str], expected: str) -> None:
+    """The error has the file and the line."""
     with pytest.raises(ProjectError) as error:
         load_library(write_library(**files))
 
     assert expected in str(error.value)
 
 
-def test_a_file_that_leads_out_of_lib_is_refused(write_library: Lib, tmp_path: Path) -> None:
-    """Also by a symbolic link."""
+def test_a_load_from_outside_of_lib_is_refused(write_library: Lib, tmp_path: Path) -> None:
+    """This includes symbolic links."""
     (tmp_path / "outside.star").write_text("def f():\n    pass")
     path = write_library(crm="load('link.star', 'f')\ndef push(rows):\n    pass")
     (tmp_path / "lib" / "link.star").symlink_to(tmp_path / "outside.star")
@@ -539,8 +539,8 @@ def test_a_file_that_leads_out_of_lib_is_refused(write_library: Lib, tmp_path: P
         load_library(path)
 
 
-def test_every_result_that_python_can_hold_comes_back(write_library: Lib) -> None:
-    """And another is push's fault."""
+def test_every_return_value_that_python_can_represent_is_returned(write_library: Lib) -> None:
+    """Any other value is an error of push."""
     assert {"1:insert": "ok", "n": None} == result_of(
         write_library, "def push(rows):\n    return {'1:insert': 'ok', 'n': None}"
     )

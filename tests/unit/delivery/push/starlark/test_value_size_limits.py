@@ -1,4 +1,4 @@
-"""Values that leave Starlark: too deep or too large ones are an error of their line."""
+"""The size limits of values that leave Starlark: a value that is too deep or too large is an error with its line."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ TUPLE, STRUCT = "lambda each: (each,)", "lambda each: struct(a = each)"
 
 @pytest.fixture
 def run(loopback_api: Any, write_library: Lib) -> Iterator[Callable[[str, str], Any]]:
-    """Call push() with these expressions for the value and for what it returns."""
+    """Yield a function that calls push() with expressions for a value and for what push() returns."""
 
     def push(value: str, returned: str) -> Any:
         library = load_library(write_library(crm=TEXT % (loopback_api.url, value, returned)))
@@ -67,10 +67,10 @@ LEAVING = [
 
 
 @pytest.mark.parametrize(("returned", "what"), LEAVING)
-def test_a_value_that_is_too_deep_is_an_error_of_its_line(
+def test_a_value_that_is_too_deep_is_an_error_with_its_line(
     run: Callable[[str, str], Any], loopback_api: Any, returned: str, what: str
 ) -> None:
-    """Starlark's own functions go down it without a net."""
+    """Starlark's own functions would recurse through it without a limit."""
     with pytest.raises(PushContractError) as error:
         run(f"deep(200000, {LIST})", returned)
 
@@ -80,10 +80,10 @@ def test_a_value_that_is_too_deep_is_an_error_of_its_line(
 
 
 @pytest.mark.parametrize(("returned", "what"), LEAVING)
-def test_a_value_that_is_too_large_is_one_too(
+def test_a_value_that_is_too_large_is_an_error(
     run: Callable[[str, str], Any], loopback_api: Any, returned: str, what: str
 ) -> None:
-    """A text of 100 MB and a little more."""
+    """The text is slightly longer than 100 MB."""
     with pytest.raises(PushContractError, match=f"{what[:4]}.* is larger than 100 MB$"):
         run("'a' * 101000000", returned)
 
@@ -91,8 +91,8 @@ def test_a_value_that_is_too_large_is_one_too(
 
 
 @pytest.mark.parametrize("nest", [LIST, DICT, TUPLE, STRUCT])
-def test_150_levels_are_the_most(run: Callable[[str, str], Any], nest: str) -> None:
-    """An answer may have 120, and be put into something else."""
+def test_a_value_may_have_150_levels(run: Callable[[str, str], Any], nest: str) -> None:
+    """An answer may have 120, and push may put it into another value."""
     assert 150 < len(run(f"deep(150, {nest})", "json.encode(value)"))
     with pytest.raises(PushContractError, match="deeper than 150 levels"):
         run(f"deep(151, {nest})", "json.encode(value)")
@@ -111,10 +111,10 @@ def test_150_levels_are_the_most(run: Callable[[str, str], Any], nest: str) -> N
         ("(lambda circle: [circle.append(circle), circle])([])", "is nested deeper than 150 levels"),
     ],
 )
-def test_a_value_that_is_built_of_itself_counts_as_it_is_written(
+def test_a_value_that_contains_itself_counts_with_its_written_size(
     run: Callable[[str, str], Any], value: str, problem: str
 ) -> None:
-    """A list of itself twice, a hundred times over, is small until it is written out."""
+    """A list that contains itself twice, a hundred levels deep, is small until it is written."""
     with pytest.raises(PushContractError, match=f"^lib/crm.star:10: what json.encode.. gets {problem}$"):
         run(value, "json.encode(value)")
 
@@ -122,15 +122,15 @@ def test_a_value_that_is_built_of_itself_counts_as_it_is_written(
 @pytest.mark.parametrize(
     "value", ["[1, -3, 1 << 70, None, True, 1.5, 'ä']", "{'a': {'b': ()}}", "struct(a = [struct(b = 1)])", "''"]
 )
-def test_other_values_leave_as_ever(run: Callable[[str, str], Any], loopback_api: Any, value: str) -> None:
-    """Whatever JSON can hold."""
+def test_other_values_are_sent_unchanged(run: Callable[[str, str], Any], loopback_api: Any, value: str) -> None:
+    """Every value that JSON supports is allowed."""
     assert run(value, "[json.encode(value), http.post('/', json = value).ok]")[1]
 
     assert loopback_api.requests[0].body == run(value, "json.encode(value)")
 
 
-def test_a_number_that_python_can_not_write_is_an_error_of_its_line(run: Callable[[str, str], Any]) -> None:
-    """Also where no word of ours has looked at it before."""
+def test_a_number_that_python_can_not_write_is_an_error_with_its_line(run: Callable[[str, str], Any]) -> None:
+    """This holds also for functions that don't check sizes."""
     for word in ("sleep(value)", "env(value)", "time.format(value)"):
         with pytest.raises(PushContractError, match=r"^lib/crm.star:10: "):
             run("int('9' * 5000)", word)
@@ -143,12 +143,12 @@ def test_a_number_that_python_can_not_write_is_an_error_of_its_line(run: Callabl
         ("time.format(0, '%Y' * 501)", "time.format takes a pattern of at most 1,000 characters"),
     ],
 )
-def test_words_for_short_texts_take_short_ones(run: Callable[[str, str], Any], word: str, problem: str) -> None:
-    """What they make of a text can be much longer."""
+def test_functions_for_short_texts_refuse_long_ones(run: Callable[[str, str], Any], word: str, problem: str) -> None:
+    """Their result can be much longer than the text."""
     with pytest.raises(PushContractError, match=problem):
         run("0", word)
 
 
-def test_a_type_may_be_named_as_ever(run: Callable[[str, str], Any]) -> None:
-    """`str` is a type in annotations, so it isn't replaced by one that looks at depths."""
+def test_str_is_still_a_type(run: Callable[[str, str], Any]) -> None:
+    """Annotations need it, so `str` isn't replaced by a function that checks depths."""
     assert "ab" == run("(lambda each: each + 'b')('a')", "str(value)")
