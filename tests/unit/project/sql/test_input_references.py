@@ -193,7 +193,7 @@ def test_two_inputs_with_the_same_table_name_get_different_aliases():
 
 
 def test_an_inner_table_does_not_capture_columns_of_an_outer_table():
-    """mart.customers.id would become a column of sync.customers. The condition would always be true, without an error."""
+    """mart.customers.id would become a column of sync.customers. The condition would always be true."""
     sql = (
         "select customers.x from mart.customers where exists "
         "(select 1 from sync.customers where sync.customers.id = mart.customers.id and customers.z = 1)"
