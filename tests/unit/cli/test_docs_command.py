@@ -1,4 +1,4 @@
-"""`ondatra docs`: it shows the pages that messages name, also to a user who installed the wheel."""
+"""The `ondatra docs` command. It shows the pages that messages name, also to a user who installed the wheel."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ondatra doctor`: one line per result, and an exit code for scripts."""
+"""The `ondatra doctor` command: one line per result, and an exit code for scripts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`ondatra run --dry-run`: the rows that a run would write and send, for users and for programs."""
+"""The `ondatra run --dry-run` command: the rows that a run would write and send, for users and programs."""
 
 from support.files.folder_contents import read_folder
 from support.processes.cli_terminal import CommandLine

@@ -1,4 +1,4 @@
-"""`ondatra init` where no project can be created: it prints a sentence, and leaves nothing."""
+"""The `ondatra init` command where no project can be created: it prints a sentence, and leaves nothing."""
 
 from pathlib import Path
 

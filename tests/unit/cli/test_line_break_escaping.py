@@ -1,4 +1,4 @@
-"""Line breaks in a row's value or an API's answer: they never start a new line on the screen."""
+"""The line breaks in a row's value or an API's answer: they never start a new line on the screen."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine

@@ -1,4 +1,4 @@
-"""`ondatra lineage`: its output for users and for programs."""
+"""The `ondatra lineage` command: its output for users and for programs."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine

@@ -1,4 +1,4 @@
-"""`ondatra maintain` on the command line: each duty reports its result."""
+"""The `ondatra maintain` command: each duty reports its result."""
 
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject

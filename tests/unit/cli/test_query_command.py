@@ -1,4 +1,4 @@
-"""`ondatra query`: the rows of a table, for users and for programs, without a JVM."""
+"""The `ondatra query` command: the rows of a table, for users and for programs, without a JVM."""
 
 from pathlib import Path
 

@@ -374,7 +374,7 @@ def test_a_preview_without_dead_letters_says_so(shop: ShopProject, ondatra: Comm
     assert (0, "", "there are no such dead letters\n") == (said.exit_code, said.stdout, said.stderr)
 
 
-def test_a_replay_sends_dead_letters_at_once(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+def test_a_replay_sends_dead_letters_immediately(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """It needs no Spark, because nothing has to be read. So this test runs the real command."""
     a_shop_with_a_dead_letter(shop, ondatra)
     calls = len(api.calls)

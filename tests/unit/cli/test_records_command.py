@@ -1,4 +1,4 @@
-"""`ondatra records`: the results of single rows, for users, for programs and as files."""
+"""The `ondatra records` command: the results of single rows, for users, for programs and as files."""
 
 import csv
 import json

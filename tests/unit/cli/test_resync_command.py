@@ -1,4 +1,4 @@
-"""`ondatra resync`: the command that other messages recommend."""
+"""The `ondatra resync` command, which other messages recommend."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""`ondatra run` for a sync whose state is lost: what it sends, and what it refuses to send."""
+"""The `ondatra run` command for a sync with lost state: what it sends, and what it refuses to send."""
 
 import shutil
 

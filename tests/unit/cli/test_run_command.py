@@ -1,4 +1,4 @@
-"""`ondatra run`: its output during a run, and its exit code."""
+"""The `ondatra run` command: its output during a run, and its exit code."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine

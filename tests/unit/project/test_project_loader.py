@@ -251,7 +251,7 @@ def test_a_long_name_needs_a_sync_id(find_problems):
     assert expected == find_problems(files)
 
 
-def test_all_problems_are_reported_at_once(find_problems):
+def test_all_problems_are_reported_together(find_problems):
     files = {
         "models/a.sql": "select 1",
         "models/a/b.sql": "-- @knd: x\n-- @owner: y\nselect * from z.z",
@@ -431,7 +431,7 @@ def test_a_check_changes_the_checks_digest_but_not_the_definition(load_from_file
 
 
 def test_a_check_may_name_only_columns_of_the_query(load_from_files, find_problems):
-    """This applies to columns in the query's text: a star may stand for any column."""
+    """This applies to columns in the query's text: a star may mean any column."""
     text = "-- @warning: b > 0\n-- @constraint: amuont > 0 and B < 1\nselect 1 as amount, 2 as b"
     expected = "the query has no column 'amuont'; did you mean 'amount'? the columns are amount, b"
     assert [f"models/m/a.sql:2: {expected}"] == find_problems({"models/m/a.sql": text})

@@ -1,4 +1,4 @@
-"""Local files: each one is either complete or missing."""
+"""The local files of a store: each one is either complete or missing."""
 
 import os
 import subprocess

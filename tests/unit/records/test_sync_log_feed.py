@@ -14,7 +14,7 @@ def a_piece(run_id: str = FIRST, **fields: object) -> RecordRowGroup:
 
 
 def test_a_position_contains_the_read_row_groups_and_all_earlier_runs() -> None:
-    """Of the newest run it contains only the row groups that were read, because the run may continue."""
+    """It contains only the read row groups of the newest run, because that run may continue."""
     taken = [a_piece(SECOND, row_group=group) for group in (0, 1)]
     position = SyncLogPosition().advance(taken)
     assert all(map(position.contains, [*taken, a_piece(FIRST, file_number=9)]))

@@ -27,7 +27,7 @@ TEMPLATE = ROOT / "ondatra_dagster" / "template"
         "dagster.yaml",
         "lib/crm_push.star",
         "ondatra_project/definitions.py",
-        "workspace.yaml",  # as it is before `ondatra init` writes the project's name
+        "workspace.yaml",  # in the template, before `ondatra init` writes the project's name
     ],
 )
 def test_a_shared_file_is_the_same_in_the_template_and_the_example(file: str) -> None:

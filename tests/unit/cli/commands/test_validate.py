@@ -1,4 +1,4 @@
-"""`ondatra validate` on invalid projects: each problem has a place and a remedy."""
+"""The `ondatra validate` command on invalid projects: each problem has a place and a remedy."""
 
 import subprocess
 import sys

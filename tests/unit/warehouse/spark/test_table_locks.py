@@ -27,7 +27,7 @@ sys.stdin.read()
 
 
 def test_a_run_waits_for_the_jvm_of_a_killed_run(tmp_path: Path) -> None:
-    """That JVM must not commit between this run's reading and its writing."""
+    """The other JVM must not commit between this run's reading and its writing."""
     jvm_stdin, keeps_jvm = os.pipe()
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, str(tmp_path), str(jvm_stdin)],
