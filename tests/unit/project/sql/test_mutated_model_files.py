@@ -1,4 +1,4 @@
-"""The reading of model files with words removed, repeated, replaced or swapped: every problem is a sentence with a line."""
+"""The model files with words removed, repeated, replaced or swapped: every problem is a sentence with a line."""
 
 import random
 import re

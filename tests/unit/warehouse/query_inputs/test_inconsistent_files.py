@@ -1,4 +1,4 @@
-"""The JSON files with many values: they are never read as one value, because the other values would be lost silently."""
+"""The JSON files with many values. They are never read as one value: the other values would be lost silently."""
 
 import gzip
 from pathlib import Path
