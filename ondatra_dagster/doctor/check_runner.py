@@ -46,7 +46,7 @@ def run_checks(
             continue
         on_begin(check.name)
         if failed_checks := [name for name in check.required_checks if name in failures]:
-            yield check.name, warning_result("not tried", f"first mend {' and '.join(failed_checks)}")
+            yield check.name, warning_result("not tried", f"first correct {' and '.join(failed_checks)}")
             continue
         for result in check.run_check(machine):
             if result.level is CheckLevel.FAILED:

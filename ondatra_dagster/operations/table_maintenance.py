@@ -30,7 +30,7 @@ from ondatra_dagster.row_changes import Json
 TABLE_TASK = "tables"
 DAY_SECONDS = 86_400
 SMALL_FILE_BYTES = 16_000_000  # opening a smaller file costs as much as reading it
-COUNT_NAMES = ("mended", "small_files", "became", "files", "bytes", "log_files")
+COUNT_NAMES = ("restored", "small_files", "became", "files", "bytes", "log_files")
 
 
 class MaintainableTable(Protocol):
@@ -162,7 +162,7 @@ class TableMaintenance:
         commit_metrics = read_commit_metrics(table.address, after=chores.state.log_version)
         operation_metrics = {name: commit_metrics.get(name, {}) for name in ("OPTIMIZE", "VACUUM START", "VACUUM END")}
         return {
-            "mended": int(chores.needs_retention_restore),
+            "restored": int(chores.needs_retention_restore),
             "small_files": _metric_number(operation_metrics["OPTIMIZE"], "numRemovedFiles"),
             "became": _metric_number(operation_metrics["OPTIMIZE"], "numAddedFiles"),
             "files": _metric_number(operation_metrics["VACUUM END"], "numDeletedFiles"),
@@ -196,7 +196,7 @@ def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
         (total["files"], f"{format_count(total['files'], 'file')} that are not needed removed"),
         (total["log_files"], f"{format_count(total['log_files'], 'file')} of old commits removed"),
         (total["bytes"], f"{format_size(total['bytes'])} freed"),
-        (total["mended"], f"the retention of {format_count(total['mended'], 'table')} restored after a killed run"),
+        (total["restored"], f"the retention of {format_count(total['restored'], 'table')} restored after a killed run"),
     )
     return [sentence for number, sentence in counted_sentences if number]
 

@@ -214,7 +214,7 @@ def test_a_vacuum_that_was_cut_off_is_ended_by_the_next_who_reads_or_maintains(m
     with pytest.raises(WarehouseError):
         model_tables.feed_values(model, 1)
     done = look_after(model_tables, model, needed=0, now=now_of(model_tables, model))
-    assert (1, 0) == (done.counts["mended"], done.counts["files"])
+    assert (1, 0) == (done.counts["restored"], done.counts["files"])
     assert NORMAL_RETENTION == model_tables.state(model).properties[FILE_RETENTION_PROPERTY]
     assert told == model_tables.feed_values(model, 1)
 

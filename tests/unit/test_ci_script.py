@@ -1,4 +1,4 @@
-"""What CI runs: the README's own test command, whose last line and exit code are CI's."""
+"""The script of CI. It runs the test command of the README, and has its last line and its exit code."""
 
 import os
 import subprocess
@@ -16,8 +16,8 @@ exit "$CODE"
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_ci_ends_as_the_readmes_test_command_does(tmp_path: Path, code: int) -> None:
-    """A pipe has the exit code of its last program, which finds something to print in any case."""
+def test_ci_has_the_result_of_the_readmes_test_command(tmp_path: Path, code: int) -> None:
+    """A pipe would have the exit code of its last program, which always succeeds."""
     make = tmp_path / "make"
     make.write_text(FAKE_MAKE)
     make.chmod(0o755)
@@ -28,9 +28,9 @@ def test_ci_ends_as_the_readmes_test_command_does(tmp_path: Path, code: int) -> 
     assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_make_test_leaves_no_test_out() -> None:
-    """Format, lint and types are tests too: a path or a mark in that line would drop them."""
-    command, variables = ["make", "--dry-run", "test"], {"PATH": os.defpath}  # it may run below a make
+def test_make_test_runs_all_tests() -> None:
+    """Format, lint and types are tests too. A path or a mark on the command line would exclude them."""
+    command, variables = ["make", "--dry-run", "test"], {"PATH": os.defpath}  # the test itself may run below a make
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("sh setup.sh test && ")
     options = done.stdout.partition("-m pytest ")[2].split()

@@ -1,4 +1,4 @@
-"""The pins: each package that pyproject.toml names has one, in the file that set-up installs it from."""
+"""The pins. Each package in pyproject.toml has one, in the file from which set-up installs it."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ TEST = [*PYPROJECT["dependency-groups"]["dev"], *(each for extra in EXTRAS.value
 
 
 def pins(name: str) -> dict[str, str]:
-    """The version of each package in a requirements file; all of them have hashes."""
+    """Return the version of each package in a requirements file. All packages must have hashes."""
     text = (ROOT / name).read_text(encoding="utf-8")
     found = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==(\S+) \\\n    --hash=", text, re.MULTILINE)
     assert len(found) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
@@ -27,8 +27,8 @@ def pins(name: str) -> dict[str, str]:
     ("file", "wanted"),
     [*(("requirements.txt", each) for each in RUN), *(("requirements-dev.txt", each) for each in TEST)],
 )
-def test_a_package_that_is_named_is_pinned(file: str, wanted: str) -> None:
-    """Those of the extras too: what a test uses must not change from one day to the next."""
+def test_a_package_in_pyproject_is_pinned(file: str, wanted: str) -> None:
+    """Those of the extras are pinned too: a test's packages must not change from one day to the next."""
     requirement = Requirement(wanted)
     version = pins(file)[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(version)
@@ -40,7 +40,7 @@ def test_both_files_pin_the_same_version() -> None:
     assert {} == {name: (run[name], test[name]) for name in run.keys() & test.keys() if run[name] != test[name]}
 
 
-def test_dagsters_storage_on_postgres_has_a_sqlalchemy_that_it_works_with() -> None:
-    """Version 2.1 is newer, so the next `make pin` would take it."""
+def test_the_pinned_sqlalchemy_works_with_dagsters_postgres_storage() -> None:
+    """Version 2.1 is newer and doesn't work, so `make pin` must not choose it."""
     (wanted,) = [each for each in map(Requirement, RUN) if each.name == "sqlalchemy"]
     assert not wanted.specifier.contains("2.1.0")

@@ -1,4 +1,4 @@
-"""Signals raise nothing; the work looks at what was noted."""
+"""The handling of signals: they raise nothing, and the work checks at certain points whether one has arrived."""
 
 import os
 import signal
@@ -29,36 +29,36 @@ def work_that_breaks() -> None:
     raise ConnectionError("nobody is there")
 
 
-def test_a_signal_raises_where_the_work_ends_and_not_before() -> None:
-    """In between there may be a request that waits for its answer."""
+def test_a_signal_raises_at_the_end_of_the_work_and_not_before() -> None:
+    """Before that, a request may be waiting for its answer."""
     steps: list[str] = []
-    for _ in range(2):  # after it no new work begins
+    for _ in range(2):  # after the signal no new work begins
         with pytest.raises(InterruptedRunError):
             work_through(signal.SIGTERM, steps)
     assert (["after the signal"], 143) == (steps, interruption.exit_code())
 
 
-def test_an_error_after_a_signal_is_what_the_signal_broke() -> None:
-    """As of a JVM that was ended."""
+def test_an_error_after_a_signal_counts_as_an_interruption() -> None:
+    """For example, the signal has ended the JVM."""
     with pytest.raises(InterruptedRunError):
         work_that_breaks()
 
 
-def test_an_error_without_a_signal_stays_as_it_is() -> None:
+def test_an_error_without_a_signal_is_not_changed() -> None:
     with pytest.raises(ConnectionError), interruption.raise_on_signal():
         raise ConnectionError("nobody is there")
 
 
-def test_handlers_come_back() -> None:
-    """Dagster's, or whose they are."""
+def test_the_earlier_signal_handlers_are_restored() -> None:
+    """They may be Dagster's or another program's."""
     before = [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
     with interruption.record_signals():
         assert before != [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
     assert before == [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
 
 
-def test_whoever_waits_is_woken() -> None:
-    """The first signal calls each action once; work that comes too late is told at once."""
+def test_a_waiting_thread_is_woken() -> None:
+    """The first signal calls each action once. An action that is added after the signal is called immediately."""
     woken: list[str] = []
     called = threading.Event()
 

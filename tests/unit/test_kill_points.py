@@ -1,4 +1,4 @@
-"""The functions at which tests of kills let a process end."""
+"""The functions at which tests kill a process."""
 
 import pytest
 from support.processes.flush_run_kill_points import RUN_KILL_POINTS
@@ -9,6 +9,6 @@ KILL_POINTS = [*SYNC_KILL_POINTS.values(), *FLUSH_KILL_POINTS.values(), *RUN_KIL
 
 
 @pytest.mark.parametrize("point", KILL_POINTS, ids=lambda point: point.function_name)
-def test_every_kill_point_names_a_function(point: SyncKillPoint | FlushKillPoint) -> None:
-    """Some names are private. A rename fails here, and not only in tests that take minutes."""
+def test_every_kill_point_is_an_existing_function(point: SyncKillPoint | FlushKillPoint) -> None:
+    """Some of these functions are private. A rename fails here, and not only in tests that take minutes."""
     assert callable(getattr(point.function_owner, point.function_name, None)), f"rename {point.function_name} there too"

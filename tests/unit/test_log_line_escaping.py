@@ -1,4 +1,4 @@
-"""One record of a log is one line, or more that are marked: nothing in a message forges another."""
+"""The records of a log: one line, or further lines with a mark. No message can forge another record."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ def log_of(folder: Path, message: str) -> str:
 
 @pytest.mark.parametrize("end", LINE_ENDS)
 def test_a_message_forges_no_record(end: str, tmp_path: Path) -> None:
-    """An API's answer is printed by push, or is a row's error."""
+    """Push functions print an API's answer, or it is a row's error."""
     lines = log_of(tmp_path, f"x{end}{FORGED}").splitlines()
 
     assert lines[0].endswith("x") or len(lines) == 1
@@ -30,7 +30,7 @@ def test_a_message_forges_no_record(end: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_terminal_that_shows_the_log_obeys_nothing_in_it(order: str, tmp_path: Path) -> None:
+def test_control_characters_in_the_log_are_escaped(order: str, tmp_path: Path) -> None:
     text = log_of(tmp_path, f"before {order} after")
 
     assert "before \\" in text
@@ -38,18 +38,18 @@ def test_a_terminal_that_shows_the_log_obeys_nothing_in_it(order: str, tmp_path:
     assert not {letter for letter in order if not letter.isprintable()} & set(text)
 
 
-def test_half_a_letter_is_written_as_an_escape() -> None:
-    """A log in UTF-8 has no other way to write it."""
+def test_half_a_character_is_written_as_an_escape() -> None:
+    """A log in UTF-8 can't contain it in another way."""
     assert "before \\ud800 after" == escape_log_text("before \ud800 after")
 
 
 @pytest.mark.parametrize("text", ["", "plain", "ä 漢字 😀 \t é", "a\\nb"])
-def test_other_texts_are_logged_as_they_are(text: str) -> None:
+def test_other_texts_are_logged_unchanged(text: str) -> None:
     assert escape_log_text(text) == text
 
 
 def test_a_traceback_is_one_record(tmp_path: Path) -> None:
-    """Its message may hold an API's answer, and its lines are marked."""
+    """Its message may contain an API's answer, and its further lines are marked."""
     store_trace(ValueError(f"bad answer\n{FORGED}\x1b[2J"), tmp_path)
     store_trace(ValueError("another"), tmp_path)
 
@@ -61,7 +61,7 @@ def test_a_traceback_is_one_record(tmp_path: Path) -> None:
     assert f"{CONTINUATION_PREFIX}{FORGED}\\x1b[2J" in lines
 
 
-def test_a_logged_traceback_is_marked(tmp_path: Path) -> None:
+def test_the_lines_of_a_logged_traceback_are_marked(tmp_path: Path) -> None:
     with log_to_folder(tmp_path):
         error = ValueError(f"bad\n{FORGED}")
         logging.getLogger("ondatra_dagster").error("it failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""The names that users import. A new one is a promise, and a missing one breaks projects."""
+"""The names that users import. A new name is a promise, and a missing one breaks projects."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_another_name_is_refused(module):
         _ = module.problem_of
 
 
-def test_importing_the_package_loads_neither_dagster_nor_spark():
+def test_importing_the_package_imports_neither_dagster_nor_spark():
     """Commands that need neither of them start in a fraction of a second."""
     program = "import sys, ondatra_dagster.testing; print({'dagster', 'pyspark', 'pyarrow'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What crosses from the warehouse to delivery: how a row is named."""
+"""The row changes that the warehouse passes to delivery: the identifier of a row."""
 
 import itertools
 import math
@@ -16,12 +16,12 @@ ODD: list[list[Json]] = [
 
 
 @pytest.mark.parametrize("keys", ODD)
-def test_no_two_keys_of_a_table_have_the_same_name(keys: list[list[Json]]) -> None:
-    """The queue has one unit for each name: two rows under one would never both arrive."""
+def test_no_two_keys_of_a_table_have_the_same_identifier(keys: list[list[Json]]) -> None:
+    """The queue has one unit per identifier: of two rows with the same one, only one would arrive."""
     names = [format_key(key) for key in keys]
 
     assert [] == [pair for pair in itertools.combinations(names, 2) if pair[0] == pair[1]]
-    assert not any("\0" in name for name in names)  # where SQLite's JSON cuts it
+    assert not any("\0" in name for name in names)  # SQLite's JSON functions would cut the text there
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_no_two_keys_of_a_table_have_the_same_name(keys: list[list[Json]]) -> No
         (["[a]"], '["[a]"]'),
         ([math.nan], "NaN"),
         ([-math.inf], "-Infinity"),
-        ([-0.0], "0.0"),  # Spark takes both for one key
+        ([-0.0], "0.0"),  # Spark treats both as the same key
         ([-0.0, math.nan], '[0.0,"NaN"]'),
     ],
 )
-def test_a_key_is_called_by_its_value(values: list[Json], expected: str) -> None:
-    """People look for it in the records."""
+def test_the_identifier_of_a_key_is_its_value(values: list[Json], expected: str) -> None:
+    """Users search for it in the records."""
     assert expected == format_key(values)
 
 
@@ -58,6 +58,6 @@ def test_a_key_is_called_by_its_value(values: list[Json], expected: str) -> None
         ("date", "timestamp_ntz", False),
     ],
 )
-def test_types_that_write_a_value_alike_are_known(one: str, other: str, *, are_alike: bool) -> None:
-    """Where a key's column is widened, its rows keep their names or they don't."""
+def test_types_with_the_same_text_form_are_known(one: str, other: str, *, are_alike: bool) -> None:
+    """When a key's column gets a wider type, this decides whether its rows keep their identifiers."""
     assert are_alike == (normalize_key_type(one) == normalize_key_type(other))

@@ -1,4 +1,4 @@
-"""setup.sh, with a Python that only writes down what it was asked to do: the real thing is what CI runs."""
+"""The script setup.sh, with a fake Python that only records its arguments. CI runs it with the real one."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ WHAT_RUNNING_NEEDS = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The files that set-up reads, in a folder with a space in its name."""
+    """Return a copy of the files that set-up reads, in a folder with a space in its name."""
     project = tmp_path / "my project"
     project.mkdir()
     for name in ("setup.sh", "pyproject.toml", "requirements.txt", "requirements-dev.txt", ".env.example"):
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def add_program(project: Path, name: str, text: str) -> None:
-    """A program that set-up finds before the system's own."""
+    """Add a program that set-up finds before the system's own."""
     program = project.parent / "bin" / name
     program.write_text(text)
     program.chmod(0o755)
@@ -52,7 +52,7 @@ def add_program(project: Path, name: str, text: str) -> None:
 def set_up(
     project: Path, *arguments: str, fails: str = "(nothing)", path: str | None = None, java_home: str = ""
 ) -> list[str]:
-    """What Python was asked to do by `sh setup.sh`, run from elsewhere."""
+    """Run `sh setup.sh` from another folder, and return the calls of the fake programs."""
     asked = project.parent / "asked"
     asked.write_text("")
     variables = {
@@ -77,43 +77,43 @@ def test_everything_is_set_up_once(project: Path) -> None:
 
 
 def test_other_pins_are_installed_into_the_same_environment(project: Path) -> None:
-    """A pull that changes a pin is followed by the next `make`, without starting over."""
+    """After a pull that changes a pin, the next `make` installs it without a new environment."""
     set_up(project)
     with (project / "requirements.txt").open("a") as file:
         file.write("# a newer pin\n")
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 
-def test_a_command_with_another_module_is_installed_again(project: Path) -> None:
-    """Else .venv/bin/ondatra imports a module that a pull has renamed."""
+def test_after_a_change_of_the_entry_point_the_package_is_reinstalled(project: Path) -> None:
+    """Otherwise .venv/bin/ondatra would import a module that a pull has renamed."""
     set_up(project)
     with (project / "pyproject.toml").open("a") as file:
         file.write("# another entry point\n")
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 
-def test_a_folder_that_was_moved_is_set_up_anew(project: Path) -> None:
-    """The scripts of a virtual environment name the folder that it was made in."""
+def test_a_moved_folder_is_set_up_again(project: Path) -> None:
+    """The scripts of a virtual environment contain the path of its folder."""
     set_up(project)
     moved = project.rename(project.with_name("elsewhere"))
     assert WHAT_RUNNING_NEEDS == set_up(moved)
 
 
-def test_a_step_that_failed_is_tried_again(project: Path) -> None:
-    """No stamp before the end: an interrupted download isn't taken for done."""
+def test_a_failed_step_is_repeated(project: Path) -> None:
+    """The stamp is written at the end, so an interrupted download doesn't count as done."""
     with pytest.raises(SystemExit):
         set_up(project, fails="warehouse.spark.jar_download")
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 
-def test_without_a_python_it_says_what_to_get(project: Path) -> None:
-    """One sentence, and no traceback, for who has an older Python."""
+def test_without_a_suitable_python_it_says_what_to_install(project: Path) -> None:
+    """A user with an older Python gets one sentence and no traceback."""
     with pytest.raises(SystemExit, match=r"^set-up: this needs Python 3\.11 or newer"):
         set_up(project, fails="", path=a_path_without_python(project.parent))
 
 
-def test_java_is_installed_where_that_is_allowed(project: Path) -> None:
-    """As root on Debian nobody has to read a sentence first."""
+def test_java_is_installed_if_set_up_is_allowed_to(project: Path) -> None:
+    """As root on Debian, the user doesn't have to install anything first."""
     add_program(project, "apt-get", FAKE_APT)
     add_program(project, "apt-cache", "#!/bin/sh\n")
     add_program(project, "id", "#!/bin/sh\necho 0\n")
@@ -127,8 +127,8 @@ def test_java_is_installed_where_that_is_allowed(project: Path) -> None:
     ] == set_up(project, fails=java)
 
 
-def test_what_the_tests_need_is_installed_where_that_is_allowed(project: Path) -> None:
-    """A browser and a PostgreSQL server, which no Python package brings along."""
+def test_the_programs_for_tests_are_installed_if_set_up_is_allowed_to(project: Path) -> None:
+    """They are a browser and a PostgreSQL server, which aren't in any Python package."""
     for name in ("apt-get", "apt-cache"):
         add_program(project, name, FAKE_APT)
     add_program(project, "id", "#!/bin/sh\necho 0\n")
@@ -141,8 +141,8 @@ def test_what_the_tests_need_is_installed_where_that_is_allowed(project: Path) -
 @pytest.mark.parametrize(
     ("user", "java_home"), [pytest.param(1000, "", id="not root"), pytest.param(0, "/opt/jdk", id="JAVA_HOME")]
 )
-def test_where_java_may_not_be_installed_it_is_asked_for(project: Path, user: int, java_home: str) -> None:
-    """Nor is it installed beside one that the user has chosen: that choice is what has to be put right."""
+def test_if_java_may_not_be_installed_the_user_gets_a_sentence(project: Path, user: int, java_home: str) -> None:
+    """Java isn't installed when JAVA_HOME is set, either: the user has to correct JAVA_HOME."""
     add_program(project, "apt-get", FAKE_APT)
     add_program(project, "sudo", "#!/bin/sh\nexit 1\n")
     add_program(project, "id", f"#!/bin/sh\necho {user}\n")
@@ -150,8 +150,8 @@ def test_where_java_may_not_be_installed_it_is_asked_for(project: Path, user: in
         set_up(project, fails="-m ondatra_dagster.warehouse.spark.java_finder", java_home=java_home)
 
 
-def test_secrets_are_laid_down_once_and_private(project: Path) -> None:
-    """A key that the user has put into .env stays."""
+def test_the_secrets_file_is_created_once_and_is_private(project: Path) -> None:
+    """A key that the user has written to .env is kept."""
     set_up(project)
     laid_down = project / ".env"
     assert 0o600 == laid_down.stat().st_mode & 0o777
@@ -160,13 +160,13 @@ def test_secrets_are_laid_down_once_and_private(project: Path) -> None:
     assert "DEMO_API_KEY=mine\n" == laid_down.read_text()
 
 
-def test_an_unknown_word_is_refused(project: Path) -> None:
+def test_an_unknown_argument_is_refused(project: Path) -> None:
     with pytest.raises(SystemExit, match="there is no 'tset' here: it is run, test or pin"):
         set_up(project, "tset")
 
 
 def a_path_without_python(folder: Path, *more: str) -> str:
-    """A PATH with the few programs that set-up calls before it looks for Python, and these."""
+    """Return a PATH with the few programs that set-up calls before it searches for Python, and with the given ones."""
     programs = folder / "programs"
     programs.mkdir()
     for name in ("dirname", "cat", "cksum", "head", "cp", *more):

@@ -157,5 +157,5 @@ def test_maintenance_goes_on_with_the_others(shop: ShopProject, capfd: pytest.Ca
     assert said["tables"]["did"].startswith("sync.ads: ")  # what its sync has seen nobody knows: all stays
     assert "sync.ads.sqlite" in said["feeds"]["did"]
     assert 1 == said["feeds"]["syncs"]
-    assert "of sync.ads nobody knows" in said["dead_letters"]["did"]
+    assert "unknown for sync.ads" in said["dead_letters"]["did"]
     assert said["state_files"]["files"] > 1

@@ -1,4 +1,4 @@
-"""What a dry run makes goes with it, and what a killed one left goes with the next."""
+"""The folder of a dry run: it is removed at the end, and the next dry run removes that of a killed one."""
 
 import dataclasses
 import stat
@@ -34,7 +34,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def other_dry_run(settings: Settings) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A dry run in a process of its own, and its folder."""
+    """Yield a dry run in another process, and its folder."""
     words = [sys.executable, "-c", HOLDS, str(settings.root)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -42,8 +42,8 @@ def other_dry_run(settings: Settings) -> Iterator[tuple[subprocess.Popen[str], P
         process.kill()
 
 
-def test_it_is_private_and_goes_also_after_a_failure(settings: Settings) -> None:
-    """Customers' rows are in it."""
+def test_the_folder_is_private_and_is_removed_also_after_a_failure(settings: Settings) -> None:
+    """It contains customers' rows."""
 
     def fail() -> None:
         with open_dry_run_folder(settings) as dry:
@@ -59,8 +59,10 @@ def test_it_is_private_and_goes_also_after_a_failure(settings: Settings) -> None
     assert [] == list((settings.state / "locks" / "dry").iterdir())
 
 
-def test_one_that_goes_on_is_left_alone(settings: Settings, other_dry_run: tuple[subprocess.Popen[str], Path]) -> None:
-    """Two dry runs at once are no more than two."""
+def test_the_folder_of_a_running_dry_run_is_kept(
+    settings: Settings, other_dry_run: tuple[subprocess.Popen[str], Path]
+) -> None:
+    """Two dry runs may run at the same time."""
     _, folder = other_dry_run
     with open_dry_run_folder(settings) as dry:
         assert dry.dry_run_folder
@@ -69,8 +71,10 @@ def test_one_that_goes_on_is_left_alone(settings: Settings, other_dry_run: tuple
     assert folder.exists()
 
 
-def test_what_a_killed_one_left_goes(settings: Settings, other_dry_run: tuple[subprocess.Popen[str], Path]) -> None:
-    """With the next dry run; nothing else looks there."""
+def test_the_folder_of_a_killed_dry_run_is_removed(
+    settings: Settings, other_dry_run: tuple[subprocess.Popen[str], Path]
+) -> None:
+    """The next dry run removes it, because no other command does."""
     process, folder = other_dry_run
     process.kill()
     process.wait()
@@ -79,8 +83,8 @@ def test_what_a_killed_one_left_goes(settings: Settings, other_dry_run: tuple[su
         assert not folder.exists()
 
 
-def test_as_long_as_its_jvm_writes_it_stays(settings: Settings) -> None:
-    """Files that come after the folder went would stay for good."""
+def test_the_folder_is_kept_while_its_jvm_still_writes(settings: Settings) -> None:
+    """Files that are written after the removal would remain forever."""
     left = settings.state / "dry" / "0123456789abcdef"
     java = left / "locks" / "sessions" / "one.jvm"
     java.parent.mkdir(parents=True)
@@ -92,8 +96,8 @@ def test_as_long_as_its_jvm_writes_it_stays(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("spark", [SparkSettings(master="spark://host:7077"), SparkSettings(remote="sc://host:15002")])
-def test_other_machines_find_its_tables_beside_the_warehouse(settings: Settings, spark: SparkSettings) -> None:
-    """They don't see this one's folders; and there, too, nothing stays."""
+def test_the_tables_are_next_to_the_warehouse_for_remote_machines(settings: Settings, spark: SparkSettings) -> None:
+    """Remote machines don't see this machine's folders. Nothing remains there, either."""
     settings = dataclasses.replace(settings, spark=spark)
     with open_dry_run_folder(settings) as dry:
         assert dry.dry_run_folder
@@ -105,8 +109,8 @@ def test_other_machines_find_its_tables_beside_the_warehouse(settings: Settings,
 
 
 @pytest.mark.soak
-def test_nothing_stays_on_s3_either(tmp_path: Path) -> None:
-    """There it is beside the warehouse; what else is in the bucket stays."""
+def test_nothing_remains_on_s3(tmp_path: Path) -> None:
+    """The tables are next to the warehouse there. Other files in the bucket are kept."""
     with running_moto_s3() as access:
         settings = read_settings(tmp_path, {**access, "ONDATRA_WAREHOUSE": f"s3a://{BUCKET}/ware"})
         files = open_s3_filesystem(settings.s3)

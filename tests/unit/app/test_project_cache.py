@@ -1,4 +1,4 @@
-"""The project as its files say it now."""
+"""The project cache, which follows changes of the project's files."""
 
 from pathlib import Path
 
@@ -18,16 +18,16 @@ def root(tmp_path: Path, api: DemoApi) -> Path:
     return ShopProject.create(tmp_path / "shop", url=api.url).root
 
 
-def test_a_sync_that_is_added_is_shown_at_the_next_look(root: Path) -> None:
-    """Who writes a model has the page open beside."""
+def test_a_new_sync_is_shown_at_the_next_request(root: Path) -> None:
+    """A user who writes a model has the page open at the same time."""
     look = PageReader(ProjectCache(root))
     assert 404 == look("/syncs/sync.more").status
     (root / "models" / "sync" / "more.sql").write_text(MODEL)
     assert 200 == look("/syncs/sync.more").status
 
 
-def test_a_project_that_is_being_mended_is_shown_as_it_was(root: Path) -> None:
-    """With what is wrong, until it is right again."""
+def test_an_invalid_project_is_shown_in_its_last_valid_state(root: Path) -> None:
+    """The page shows the problems until they are fixed."""
     look = PageReader(ProjectCache(root))
     model = root / "models" / "sync" / "crm.sql"
     good = model.read_text()
@@ -40,8 +40,8 @@ def test_a_project_that_is_being_mended_is_shown_as_it_was(root: Path) -> None:
     assert "it is shown as it was before" not in look("/syncs/sync.crm").text
 
 
-def test_a_project_is_read_once_while_nothing_changes(root: Path) -> None:
-    """To read a large one takes half a second."""
+def test_a_project_is_loaded_only_once_while_nothing_changes(root: Path) -> None:
+    """Loading a large project takes half a second."""
     read: list[Path] = []
 
     def load(folder: Path) -> Workspace:
@@ -53,7 +53,7 @@ def test_a_project_is_read_once_while_nothing_changes(root: Path) -> None:
     assert [root] == read
 
 
-def test_a_project_that_cannot_be_read_at_all_says_why(root: Path) -> None:
+def test_a_project_that_was_never_valid_raises_its_problems(root: Path) -> None:
     (root / "models" / "sync" / "crm.sql").write_text("-- @kind: mrege\nSELECT 1")
     with pytest.raises(ProjectError, match="did you mean 'merge'"):
         ProjectCache(root)

@@ -1,4 +1,4 @@
-"""What Prometheus is told is what its own client reads."""
+"""The metrics for Prometheus, read back with its own client."""
 
 from datetime import UTC, datetime
 
@@ -27,7 +27,7 @@ CRM = SyncMetrics(
 
 
 def read(text: str) -> dict[tuple[str, ...], float]:
-    """Each sample by its name and labels."""
+    """Return the samples by name and labels."""
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -35,8 +35,8 @@ def read(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_every_number_is_read_by_the_client_as_it_is() -> None:
-    """With its type, and by its unit."""
+def test_the_client_reads_every_number_unchanged() -> None:
+    """Every metric has its type and its description."""
     text = format_project_metrics(
         [CRM], [ModelMetrics(model="mart.a", version=7, rows=2, disk_bytes=9, changed_at=1.5)]
     )
@@ -65,8 +65,8 @@ def test_every_number_is_read_by_the_client_as_it_is() -> None:
     assert all(family.documentation for family in families.values())
 
 
-def test_what_nobody_knows_is_not_told() -> None:
-    """Nought would be a lie: a sync that never ran has no last success."""
+def test_an_unknown_value_is_omitted() -> None:
+    """Zero would be wrong: a sync that never ran has no last success."""
     samples = read(format_project_metrics([SyncMetrics(sync="s")], [ModelMetrics(model="m")]))
     assert ("ondatra_sync_last_success_timestamp_seconds", "s") not in samples
     assert 0 == samples["ondatra_sync_queue_depth", "s"]
@@ -74,7 +74,7 @@ def test_what_nobody_knows_is_not_told() -> None:
     assert "" == format_project_metrics([], [])
 
 
-def test_names_may_hold_anything() -> None:
-    """A label's text is the user's."""
+def test_names_may_contain_any_character() -> None:
+    """The text of a label comes from the user."""
     name = 'a "b"\\c\nd'
     assert 0 == read(format_project_metrics([SyncMetrics(sync=name)], []))["ondatra_sync_queue_depth", name]

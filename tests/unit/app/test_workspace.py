@@ -1,4 +1,4 @@
-"""What the doors share: one project, its syncs, and what they know of the world."""
+"""The workspace: one project with its syncs and stores, which commands, UI and Dagster share."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ URL = "http://127.0.0.1:9"
 
 
 def test_a_sync_is_found_by_its_id_or_its_models_name(tmp_path: Path) -> None:
-    """Who renamed one of them knows the other."""
+    """A user who renamed one of them still knows the other."""
     model = "-- @kind: table\n-- @sink: crm_push\n-- @sync_id: Contacts\nSELECT * FROM raw.contacts\n"
     write_shop_files(tmp_path, url=URL, files={"models/sync/crm.sql": model})
     workspace = load_workspace(tmp_path)
@@ -21,22 +21,22 @@ def test_a_sync_is_found_by_its_id_or_its_models_name(tmp_path: Path) -> None:
         workspace.sync("nope")
 
 
-def test_a_sink_that_a_model_uses_wrongly_is_a_problem_of_the_model(tmp_path: Path) -> None:
-    """Both files are right by themselves."""
+def test_a_wrong_use_of_a_sink_is_a_problem_of_the_model(tmp_path: Path) -> None:
+    """Each of the two files is valid without the other."""
     model = "-- @sink: crm_push('x')\nSELECT * FROM raw.contacts\n"
     write_shop_files(tmp_path, url=URL, files={"models/sync/crm.sql": model})
     with pytest.raises(ProjectError, match=r"models/sync/crm\.sql:1: @sink gives crm_push 1 argument"):
         load_workspace(tmp_path)
 
 
-def test_a_library_that_nobody_uses_may_be_unfinished(tmp_path: Path) -> None:
+def test_an_unused_library_may_be_unfinished(tmp_path: Path) -> None:
     """Work in progress must not stop the syncs that run."""
     write_shop_files(tmp_path, url=URL, files={"lib/next.star": "def push(rows:\n"})
     assert ["sync.crm"] == list(load_workspace(tmp_path).syncs)
 
 
-def test_a_broken_library_stops_the_project_once_it_is_used(tmp_path: Path) -> None:
-    """At load, not in the middle of the night."""
+def test_a_broken_library_is_a_problem_once_it_is_used(tmp_path: Path) -> None:
+    """It is reported at load, and not in the middle of the night."""
     write_shop_files(tmp_path, url=URL, files={"lib/crm_push.star": SHOP_PUSH.format(url=URL) + "\nx = (\n"})
     with pytest.raises(ProjectError, match=r"lib/crm_push\.star"):
         load_workspace(tmp_path)

@@ -1,4 +1,4 @@
-"""A shop that the user stands in, beside a demo API on loopback."""
+"""The command line's fixtures: a shop in the current folder, with a demo API on loopback."""
 
 from support.projects.cli_fixtures import ondatra, shop
 

@@ -1,4 +1,4 @@
-"""`ondatra docs`: a user of the wheel has the pages that messages name."""
+"""The `ondatra docs` command. It shows the pages that messages name, also to a user who installed the wheel."""
 
 import re
 from pathlib import Path
@@ -15,14 +15,14 @@ NAMED = re.compile(r"docs_command\(['\"]([^'\"]+)['\"]\)")
 
 
 def sources() -> dict[Path, str]:
-    """What the package says: its code and the project that `ondatra init` makes."""
+    """Return the texts of the package: its code and the project template of `ondatra init`."""
     folder = ROOT / "ondatra_dagster"
     files = [path for ending in ("*.py", "*.star", "*.sql", "*.toml") for path in folder.rglob(ending)]
     return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in files}
 
 
-def test_every_page_comes_with_the_package() -> None:
-    """As a link: the wheel has what is in the package's folder, and nothing besides."""
+def test_every_page_is_in_the_package() -> None:
+    """It is a link, because the wheel contains only the package's folder."""
     packaged = ROOT / "ondatra_dagster" / "docs"
     links = {str(path.relative_to(packaged).with_suffix("")): path.resolve() for path in packaged.rglob("*.md")}
     assert PAGES == links
@@ -35,18 +35,18 @@ def test_the_pages_are_listed(ondatra: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("name", ["push-functions", "docs/push-functions.md", "push-functions.md"])
-def test_a_page_is_shown_whole(ondatra: CommandLine, name: str) -> None:
+def test_a_page_is_shown_completely(ondatra: CommandLine, name: str) -> None:
     text = PAGES["push-functions"].read_text(encoding="utf-8")
     assert (0, text) == (ondatra("docs", name).exit_code, ondatra("docs", name).stdout)
     assert [{"page": "push-functions", "text": text}] == ondatra("docs", name, "--json").json_lines
 
 
-def test_an_unknown_page_gets_the_nearest_one(ondatra: CommandLine) -> None:
+def test_an_unknown_page_is_refused_with_the_nearest_one(ondatra: CommandLine) -> None:
     said = ondatra("docs", "modles")
     assert (2, "there is no page 'modles'; did you mean 'models'? ") == (said.exit_code, said.stderr[:50])
 
 
-def test_messages_name_pages_that_there_are() -> None:
+def test_messages_name_only_existing_pages() -> None:
     named = {name for text in sources().values() for name in NAMED.findall(text)}
     assert {"models", "push-functions"} <= named
     assert named <= set(PAGES)
@@ -54,5 +54,5 @@ def test_messages_name_pages_that_there_are() -> None:
 
 
 def test_no_message_names_a_file_of_the_repository() -> None:
-    """A user of the wheel doesn't have it."""
+    """A user who installed the wheel doesn't have it."""
     assert {} == {path: found for path, text in sources().items() if (found := re.findall(r"docs/\w+\S*\.md", text))}

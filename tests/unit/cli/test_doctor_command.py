@@ -1,4 +1,4 @@
-"""`ondatra doctor`: a line a result, and an exit code for scripts."""
+"""The `ondatra doctor` command: one line per result, and an exit code for scripts."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ondatra_dagster.doctor.check_runner import CHECKS
 QUICK = [check.name for check in CHECKS if not check.starts_spark]
 
 
-def test_each_check_has_a_line_that_begins_with_how_it_went(shop: ShopProject, ondatra: CommandLine) -> None:
+def test_each_check_has_a_line_that_begins_with_its_result(shop: ShopProject, ondatra: CommandLine) -> None:
     said = ondatra("doctor", "--no-spark")
     lines = [line.split()[:2] for line in said.stdout.splitlines()]
     assert (0, "") == (said.exit_code, said.stderr)
@@ -20,7 +20,7 @@ def test_each_check_has_a_line_that_begins_with_how_it_went(shop: ShopProject, o
     assert ["ok", "variables"] in lines
 
 
-def test_a_check_that_fails_is_exit_code_one(
+def test_a_failed_check_gives_exit_code_one(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shop.root / ".env").unlink()
@@ -35,10 +35,10 @@ def test_a_check_that_fails_is_exit_code_one(
     assert (1, [failed]) == (said.exit_code, [line for line in said.json_lines if line["level"] == "failed"])
 
 
-def test_outside_of_a_project_the_machine_is_checked(
+def test_outside_of_a_project_only_the_machine_is_checked(
     ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has just installed the package has no project yet."""
+    """A user who has just installed the package has no project yet."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("doctor", "--no-spark")
     assert 0 == said.exit_code

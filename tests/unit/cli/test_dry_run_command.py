@@ -1,4 +1,4 @@
-"""`ondatra run --dry-run`: what a run would write and send, for people and for programs."""
+"""The `ondatra run --dry-run` command: the rows that a run would write and send, for users and programs."""
 
 from support.files.folder_contents import read_folder
 from support.processes.cli_terminal import CommandLine
@@ -14,14 +14,14 @@ CHECKED = GUARDED.replace("-- @max_deletes: 0", "-- @constraint: email LIKE '%@%
 
 
 def kept(shop: ShopProject) -> dict[str, bytes]:
-    """All that a dry run may not touch, byte for byte."""
+    """Return the content of all files that a dry run must not change."""
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
     return {name: content for each in folders for name, content in read_folder(state / each).items()}
 
 
-def test_people_get_two_tables(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """How much of what, and some of the rows, as they are and as they would be."""
+def test_a_user_gets_two_tables(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """One has the counts. The other has sample rows, with their values before and after."""
     run_shop(shop)
     before, calls = kept(shop), api.calls
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org", c3="cyn@example.com")
@@ -38,7 +38,7 @@ def test_people_get_two_tables(shop: ShopProject, api: DemoApi, ondatra: Command
     assert (before, calls) == (kept(shop), api.calls)
 
 
-def test_a_long_value_does_not_hide_what_it_becomes(shop: ShopProject, ondatra: CommandLine) -> None:
+def test_a_long_value_does_not_hide_the_new_value(shop: ShopProject, ondatra: CommandLine) -> None:
     write_contacts(shop.root, b2=f"{'long' * 100}@example.com")
     run_shop(shop)
     write_contacts(shop.root, b2="b@example.org")
@@ -46,8 +46,8 @@ def test_a_long_value_does_not_hide_what_it_becomes(shop: ShopProject, ondatra: 
     assert f"b2   update  email: {'long' * 9}lon… → b@example.org" == row
 
 
-def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) -> None:
-    """With the same names as everywhere."""
+def test_a_program_gets_one_object_per_line(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The names are the same as in other commands."""
     *models, sync, end = ondatra.run_project(shop, is_dry=True, as_json=True).json_lines
     assert ["raw.contacts", "sync.crm"] == [model["model"] for model in models]
     assert (True, 2, 0, 2) == tuple(
@@ -58,8 +58,8 @@ def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) 
     assert end["ok"]
 
 
-def test_with_nothing_to_do_it_looks_and_leaves_nothing(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Not even what SQLite leaves where it has looked."""
+def test_a_dry_run_without_work_leaves_no_files(shop: ShopProject, ondatra: CommandLine) -> None:
+    """SQLite leaves no files next to the databases that were read."""
     run_shop(shop)
     before = kept(shop)
     said = ondatra("run", "--dry-run")
@@ -68,8 +68,8 @@ def test_with_nothing_to_do_it_looks_and_leaves_nothing(shop: ShopProject, ondat
     assert before == kept(shop)
 
 
-def test_the_history_shows_it_and_nobody_else_goes_by_it(shop: ShopProject, ondatra: CommandLine) -> None:
-    """The last run of a sync is one that did something."""
+def test_the_history_shows_a_dry_run_but_the_status_ignores_it(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The last run of a sync is a run that did something."""
     ondatra.run_project(shop, is_dry=True)
     (run,) = ondatra("history", "--json").json_lines
     assert ("dry", 2) == (run["result"], run["dry"]["creates"])  # type: ignore[index, call-overload]
@@ -78,15 +78,17 @@ def test_the_history_shows_it_and_nobody_else_goes_by_it(shop: ShopProject, onda
     assert status["last_run"] is None
 
 
-def test_a_paused_sync_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
-    """A run would send nothing of it; what would go is told all the same."""
+def test_the_dry_run_of_a_paused_sync_says_that_it_is_paused(shop: ShopProject, ondatra: CommandLine) -> None:
+    """A run would send nothing. The dry run still shows the rows that wait."""
     ondatra("pause", "sync.crm")
     said = ondatra.run_project(shop, is_dry=True)
     assert "would create 2 rows; sync.crm is paused" in said.stderr
 
 
-def test_what_the_guard_would_hold_back_is_an_error(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Exit 1, as the run would, and the leave to delete is used up by no dry run."""
+def test_deletes_over_the_limit_are_an_error_in_a_dry_run(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """The exit code is 1, as in a run. A dry run doesn't use up the permission to delete."""
     write_shop_files(shop.root, url=api.url, files={"models/sync/crm.sql": GUARDED})
     run_shop(shop)
     write_contacts(shop.root, a1="ada@example.com")
@@ -98,8 +100,8 @@ def test_what_the_guard_would_hold_back_is_an_error(shop: ShopProject, api: Demo
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_a_failed_constraint_is_exit_code_one(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """What is below it isn't told of: a run wouldn't come to it."""
+def test_a_failed_constraint_gives_exit_code_one(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """Models below it aren't reported, because a run wouldn't reach them."""
     write_shop_files(shop.root, url=api.url, files={"models/sync/crm.sql": CHECKED})
     write_contacts(shop.root, a1="no address")
     said = ondatra.run_project(shop, is_dry=True)

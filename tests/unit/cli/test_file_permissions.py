@@ -1,4 +1,4 @@
-"""What a run leaves is for its owner only, whatever the umask: it holds customers' rows and keys."""
+"""The files of a run are private, whatever the umask is: they contain customers' rows and keys."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject
 
 OTHERS = 0o077
-OF_SPARK_AND_DAGSTER = ("warehouse", "storage", "history", "schedules")  # below a folder that is private
+OF_SPARK_AND_DAGSTER = ("warehouse", "storage", "history", "schedules")  # these are below a private folder
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def generous_umask() -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """What is below the folder that others than its owner may read, write or enter."""
+    """Return the paths in the folder that other users may read, write or enter, with their modes."""
     modes = {
         str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode)
         for path in (folder, *folder.rglob("*"))
@@ -31,7 +31,7 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("generous_umask")
-def test_all_of_the_state_folder_is_private(shop: ShopProject, ondatra: CommandLine) -> None:
+def test_the_whole_state_folder_is_private(shop: ShopProject, ondatra: CommandLine) -> None:
     (shop.root / "lib" / "crm_push.star").write_text(
         'API = {"retry": 0}\ndef push(rows):\n    print("x")\n    fail("no")\n'
     )
@@ -47,10 +47,10 @@ def test_all_of_the_state_folder_is_private(shop: ShopProject, ondatra: CommandL
 
 @pytest.mark.usefixtures("generous_umask")
 @pytest.mark.parametrize("mode", [0o755, None], ids=["the user's", "not there yet"])
-def test_records_in_a_folder_of_ones_own_are_private(
+def test_records_in_a_configured_folder_are_private(
     mode: int | None, shop: ShopProject, ondatra: CommandLine, tmp_path: Path
 ) -> None:
-    """A top folder that the user made keeps its permissions; what is below it is ours."""
+    """A folder that the user made keeps its permissions, but the files in it are private."""
     top = tmp_path / "records"
     if mode:
         top.mkdir(mode=mode)
@@ -62,7 +62,7 @@ def test_records_in_a_folder_of_ones_own_are_private(
     assert ({".": oct(mode)} if mode else {}) == open_to_others(top)
 
 
-def test_validate_warns_of_an_env_file_that_others_may_read(shop: ShopProject, ondatra: CommandLine) -> None:
+def test_validate_warns_about_an_env_file_that_other_users_may_read(shop: ShopProject, ondatra: CommandLine) -> None:
     assert "warning" not in ondatra("validate").stderr
 
     (shop.root / ".env").chmod(0o644)

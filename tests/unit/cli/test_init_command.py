@@ -1,4 +1,4 @@
-"""`ondatra init` where no project can be made: a sentence, and nothing is left."""
+"""The `ondatra init` command where no project can be created: it prints a sentence, and leaves nothing."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from support.processes.cli_terminal import CommandLine
 
 
 @pytest.mark.parametrize("folder", ["/dev/null", "/dev/null/x", "/proc/x"])
-def test_a_place_that_takes_no_folder_is_refused(ondatra: CommandLine, folder: str) -> None:
+def test_a_path_where_no_folder_can_be_created_is_refused(ondatra: CommandLine, folder: str) -> None:
     said = ondatra("init", folder)
     assert (1, "") == (said.exit_code, said.stdout)
     assert said.stderr.startswith(f"{folder} can't be made a project (")
@@ -15,10 +15,10 @@ def test_a_place_that_takes_no_folder_is_refused(ondatra: CommandLine, folder: s
     assert 1 == len(said.stderr.splitlines())
 
 
-def test_a_name_that_reads_like_an_option_is_refused(
+def test_a_name_that_looks_like_an_option_is_refused(
     ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No command could be given it without care."""
+    """Commands would read the name as an option."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("init", "--", "-x")
     assert (1, "commands take -x as an option; choose a name that doesn't begin with -\n") == (

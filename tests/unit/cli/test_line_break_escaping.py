@@ -1,4 +1,4 @@
-"""A line break in a row's value or an API's answer makes no line of its own on the screen."""
+"""The line breaks in a row's value or an API's answer: they never start a new line on the screen."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine
@@ -34,8 +34,8 @@ def test_no_command_shows_a_forged_line(forging_shop: ShopProject, ondatra: Comm
         assert not {"\x1b", "\u202e", "\u2028", "\r"} & set(said.stdout + said.stderr)
 
 
-def test_a_row_that_fails_a_check_forges_none(shop: ShopProject, ondatra: CommandLine) -> None:
-    """The sentence names samples, which are values of rows."""
+def test_a_row_that_fails_a_check_forges_no_line(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The message contains samples, which are values of rows."""
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(f"-- @constraint: email LIKE '%@%'\n{model.read_text()}")
     write_contacts(shop.root, a1=f"nonsense\n{FORGED}", b2="b@example.com")

@@ -1,4 +1,4 @@
-"""`ondatra lineage`: what people see, and what programs get."""
+"""The `ondatra lineage` command: its output for users and for programs."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine
@@ -7,7 +7,7 @@ from support.projects.shop_project import ShopProject
 
 @pytest.fixture
 def models(shop: ShopProject) -> ShopProject:
-    """A model that takes two ways up to one file, and one that can't be followed."""
+    """Add a model that reads one file in two ways, and one whose columns can't be traced."""
     folder = shop.root / "models" / "mart"
     folder.mkdir()
     (folder / "both.sql").write_text(
@@ -17,7 +17,7 @@ def models(shop: ShopProject) -> ShopProject:
     return shop
 
 
-def test_a_columns_tree_goes_up_to_the_files(models: ShopProject, ondatra: CommandLine) -> None:
+def test_the_tree_of_a_column_ends_at_the_files(models: ShopProject, ondatra: CommandLine) -> None:
     said = ondatra("lineage", "mart.both.EMAILS")
     assert 0 == said.exit_code
     assert [
@@ -34,12 +34,12 @@ def test_a_model_shows_the_tree_of_each_column(models: ShopProject, ondatra: Com
     assert ["mart.both.id", "mart.both.emails"] == [line for line in said.stdout.splitlines() if line[0] == "m"]
 
 
-def test_what_cannot_be_followed_says_so(models: ShopProject, ondatra: CommandLine) -> None:
+def test_a_column_that_cannot_be_traced_is_marked(models: ShopProject, ondatra: CommandLine) -> None:
     expected = "mart.turned.total  (not known: the query doesn't show it)\n"
     assert (0, expected) == (ondatra("lineage", "mart.turned").exit_code, ondatra("lineage", "mart.turned").stdout)
 
 
-def test_a_program_gets_an_object_a_column(models: ShopProject, ondatra: CommandLine) -> None:
+def test_a_program_gets_one_object_per_column(models: ShopProject, ondatra: CommandLine) -> None:
     (emails,) = ondatra("lineage", "mart.both.emails", "--json").json_lines
     file = "csv.`data/contacts.csv` WITH ('header' = 'true')"
     assert {
@@ -53,8 +53,8 @@ def test_a_program_gets_an_object_a_column(models: ShopProject, ondatra: Command
     assert 2 == len(ondatra("lineage", "mart.both", "--json").json_lines)
 
 
-def test_columns_that_only_a_table_will_name_are_asked_for(models: ShopProject, ondatra: CommandLine) -> None:
-    """SELECT * of a file that was never read."""
+def test_a_model_whose_columns_are_unknown_has_to_run_first(models: ShopProject, ondatra: CommandLine) -> None:
+    """Its query is SELECT * from a file that was never read."""
     (models.root / "models" / "raw" / "all.sql").write_text(
         "SELECT * FROM csv.`data/contacts.csv` WITH ('header' = 'true')"
     )

@@ -1,4 +1,4 @@
-"""What is said of a sync whose queue is gone, until its next run: not that all is well, nor that it's new."""
+"""The messages about a sync with a lost queue, until its next run. They don't call it idle or new."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine
@@ -16,7 +16,7 @@ SYNC = "/syncs/sync.crm"
 
 @pytest.fixture
 def shop_with_lost_queue(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> ShopProject:
-    """A key waits and another is a dead letter; then the queue is deleted."""
+    """Return a shop with one waiting key and one dead letter, whose queue was then deleted."""
     contacts = {"a1": "ada@example.com", "b2": "nonsense"}
     write_contacts(shop.root, **contacts)
     run_shop(shop)
@@ -44,8 +44,10 @@ def depth_and_dead(ondatra: CommandLine) -> tuple[object, object]:
     return line["waiting"], line["dead"]
 
 
-def test_status_knows_no_counts_and_says_what_comes(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
-    """Noughts would say that all has arrived; that it never ran, that all goes out anew."""
+def test_status_shows_no_counts_and_says_what_the_next_run_does(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine
+) -> None:
+    """Zeros would mean that all rows have arrived. "Never ran" would mean that all rows are sent again."""
     line = status(ondatra)
     assert [None, None, None, None] == [line[name] for name in ("waiting", "open_jobs", "dead", "error")]
     assert (True, True) == (line["lost"], line["will_run"])
@@ -54,8 +56,8 @@ def test_status_knows_no_counts_and_says_what_comes(shop_with_lost_queue: ShopPr
     assert (0, True) == (said.exit_code, f"{LOST}, or asks for `ondatra resync sync.crm`" in said.stdout)
 
 
-def test_metrics_tell_no_depth(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
-    """An alarm on dead letters would go off and come back."""
+def test_metrics_have_no_queue_depth(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """Otherwise an alert on dead letters would be resolved and then raised again."""
     told = ondatra("status", "--metrics").stdout
     assert "ondatra_sync_runs_total" in told
     assert "ondatra_sync_queue_depth" not in told
@@ -63,7 +65,7 @@ def test_metrics_tell_no_depth(shop_with_lost_queue: ShopProject, ondatra: Comma
 
 
 @pytest.mark.parametrize("words", [["dead"], ["dead", "--json"], ["replay", "--preview"]])
-def test_nobody_is_told_that_there_are_no_dead_letters(
+def test_no_command_says_that_there_are_no_dead_letters(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine, words: list[str]
 ) -> None:
     said = ondatra(*words, "sync.crm")
@@ -71,31 +73,33 @@ def test_nobody_is_told_that_there_are_no_dead_letters(
     assert f"the dead letters are unknown: {LOST}" in said.stderr
 
 
-def test_records_say_that_what_waits_is_not_among_them(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+def test_the_records_command_says_that_pending_rows_are_missing(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine
+) -> None:
     said = ondatra("records", "sync.crm")
     assert f"pending rows are missing: {LOST}" in said.stderr
     assert LOST not in ondatra("records", "sync.crm", "--status", "rejected").stderr
 
 
-def test_who_pauses_or_resumes_it_is_told(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+def test_pause_and_resume_report_the_lost_queue(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
     assert f"sync.crm is paused, and {LOST}" in ondatra("pause", "sync.crm").stderr
     assert f"sync.crm is no longer paused; {LOST}" in ondatra("resume", "sync.crm").stderr
 
 
-def test_forget_says_what_would_be_lost_with_it(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
-    """The frontier goes, from which the next run would have had all of it back."""
+def test_forget_says_what_would_be_lost(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """It would delete the queue snapshot from which the next run rebuilds the queue."""
     assert "would lose what its lost queue would be rebuilt from" in ondatra("forget", "sync.crm").stderr
 
 
-def test_maintenance_counts_no_dead_letters_that_nobody_knows(
+def test_maintenance_reports_dead_letters_of_a_lost_queue_as_unknown(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine
 ) -> None:
     said = ondatra("maintain", "--json", shop=shop_with_lost_queue)
     (told,) = [line for line in said.json_lines if line["task"] == "dead_letters"]
-    assert (True, "there are none; of sync.crm nobody knows, for its queue is lost") == (told["ok"], told["did"])
+    assert (True, "there are none; unknown for sync.crm: its queue is lost") == (told["ok"], told["did"])
 
 
-def test_every_page_says_so(shop_with_lost_queue: ShopProject) -> None:
+def test_every_page_reports_the_lost_queue(shop_with_lost_queue: ShopProject) -> None:
     look = PageReader(ProjectCache(shop_with_lost_queue.root))
     first = look("/").text
     assert "✕ queue lost" in first
@@ -108,25 +112,25 @@ def test_every_page_says_so(shop_with_lost_queue: ShopProject) -> None:
     assert "never run" not in queue
 
 
-def test_the_next_run_ends_all_that(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
-    """It goes on from what the frontier has."""
+def test_the_next_run_rebuilds_the_queue(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """It continues from the queue snapshot."""
     run_shop(shop_with_lost_queue)
     assert (1, 1) == depth_and_dead(ondatra)
     assert LOST not in ondatra("dead", "sync.crm").stderr
     assert "queue lost" not in PageReader(ProjectCache(shop_with_lost_queue.root))("/").text
 
 
-def test_a_replay_says_that_it_comes_too_early(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
-    """That nought dead letters go again would be taken for all."""
+def test_a_replay_says_that_the_queue_is_not_rebuilt_yet(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine
+) -> None:
+    """The user would read "0 dead letters" as the complete number."""
     (shop_with_lost_queue.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
     said = ondatra("replay", "sync.crm")
     assert f"nothing of sync.crm can be replayed now; replay again after the next run: {LOST}" in said.stderr
 
 
-def test_a_forgotten_sync_asks_for_a_resync_and_not_for_patience(
-    shop_with_lost_queue: ShopProject, ondatra: CommandLine
-) -> None:
-    """Before and after the run that is refused for it, until the resync."""
+def test_a_forgotten_sync_asks_for_a_resync(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """It asks before and after the refused run, until the user resyncs. The next run doesn't rebuild the queue."""
     assert 0 == ondatra("forget", "sync.crm", "--yes").exit_code
     for _ in range(2):
         assert (None, FORGOTTEN) == (status(ondatra)["dead"], status(ondatra)["plan"])
@@ -141,10 +145,10 @@ def test_a_forgotten_sync_asks_for_a_resync_and_not_for_patience(
     assert str(status(ondatra)["plan"]).startswith(LOST)
 
 
-def test_a_queue_that_is_lost_with_its_frontier_is_told_as_lost_after_the_refusal(
+def test_a_queue_lost_with_its_snapshot_is_reported_as_lost_after_the_refusal(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine
 ) -> None:
-    """The refused run has left a queue that knows nothing, and passes for none."""
+    """The refused run leaves an empty queue, which counts as none."""
     for snapshot in (shop_with_lost_queue.root / ".ondatra" / "tracking" / "queue_snapshots").rglob("*.parquet"):
         snapshot.unlink()
     assert 1 == ondatra.run_project(shop_with_lost_queue).exit_code

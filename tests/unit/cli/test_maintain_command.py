@@ -1,4 +1,4 @@
-"""`ondatra maintain` as it is typed: each duty tells what it did."""
+"""The `ondatra maintain` command: each duty reports its result."""
 
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject
@@ -9,8 +9,8 @@ TASKS = [
 ]
 
 
-def test_each_duty_is_a_line_or_an_object(shop: ShopProject, ondatra: CommandLine) -> None:
-    """For people on stderr, for programs on stdout."""
+def test_each_duty_has_a_line_or_an_object(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Users read lines on stderr, and programs read objects on stdout."""
     ondatra.run_project(shop)
     said = ondatra("maintain", shop=shop)
     assert (0, "") == (said.exit_code, said.stdout)

@@ -1,4 +1,4 @@
-"""Commands that hold a sync back, or let it go: pause, resume, `run --allow-deletes`."""
+"""The commands that stop or allow sending: pause, resume and `run --allow-deletes`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 
 def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Rows are taken in meanwhile, and `run` says that they wait and for what."""
+    """New rows are added to the queue, and `run` says that they wait, and why."""
     assert "sync.crm is paused, with 0 rows pending" in ondatra("pause", "sync.crm").stderr
     said = ondatra.run_project(shop)
     assert (0, ()) == (said.exit_code, api.calls)
@@ -21,12 +21,12 @@ def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: ShopProject, api:
     *_, line = ondatra("status", "--json").json_lines
     assert ("it is paused: 2 pending in the queue", True) == (line["plan"], line["paused"])
     assert "2 rows pending: ondatra run" in ondatra("resume", "sync.crm").stderr
-    assert 0 == ondatra("run").exit_code  # nothing has to be read, so this starts no Spark
+    assert 0 == ondatra("run").exit_code  # nothing has to be read, so Spark doesn't start
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_a_pause_outlives_the_queue(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Who deletes the queue file to start anew hasn't said that rows may go."""
+def test_a_pause_remains_when_the_queue_is_deleted(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """A user who deletes the queue file hasn't allowed sending."""
     ondatra("pause", "sync.crm")
     ondatra.run_project(shop)
     for path in (shop.root / ".ondatra" / "queue").glob("*.sqlite*"):
@@ -36,7 +36,7 @@ def test_a_pause_outlives_the_queue(shop: ShopProject, api: DemoApi, ondatra: Co
 
 
 def test_a_replay_of_a_paused_sync_sends_nothing(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """A pause is for every way to send."""
+    """A pause stops every way of sending."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     ondatra.run_project(shop)
     calls = len(api.calls)
@@ -45,16 +45,16 @@ def test_a_replay_of_a_paused_sync_sends_nothing(shop: ShopProject, api: DemoApi
     assert calls == len(api.calls)
 
 
-def test_resume_of_what_is_not_paused_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
-    """It is no error: the sync is as it was wanted."""
+def test_resuming_a_sync_that_is_not_paused_is_no_error(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The sync is already in the wanted state."""
     said = ondatra("resume", "sync.crm")
     assert (0, "sync.crm isn't paused\n") == (said.exit_code, said.stderr)
 
 
-def test_deletes_over_the_limit_fail_the_run_until_they_are_let_go(
+def test_deletes_over_the_limit_fail_the_run_until_they_are_allowed(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """The flag names the sync, and the message the flag."""
+    """The flag names the sync, and the message names the flag."""
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(f"-- @max_deletes: 40%\n{model.read_text()}")
     ondatra.run_project(shop)
@@ -69,8 +69,8 @@ def test_deletes_over_the_limit_fail_the_run_until_they_are_let_go(
     assert {"a1"} == set(api.contacts())
 
 
-def test_a_leave_that_lets_nothing_go_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Else somebody waits for deletes that were never meant to go."""
+def test_a_permission_that_has_no_effect_is_reported(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Otherwise the user would wait for deletes that aren't sent."""
     ondatra.run_project(shop)
     said = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
     assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (said.exit_code, first_line(said))
@@ -83,14 +83,14 @@ def first_line(captured_output: CommandResult) -> str:
     return captured_output.stderr.partition("\n")[0]
 
 
-def test_a_pause_of_a_new_project_keeps_its_state_private(shop: ShopProject, ondatra: CommandLine) -> None:
-    """It is the first to write there, and customers' rows come after it."""
+def test_a_pause_in_a_new_project_creates_a_private_state_folder(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is the first command to write there, and later the folder contains customers' rows."""
     ondatra("pause", "sync.crm")
     assert 0o700 == mode(shop.root / ".ondatra") == mode(shop.root / ".ondatra" / "paused")
 
 
-def test_a_run_takes_state_back_that_others_could_read(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Dagster makes the folder for its own history as it makes any other."""
+def test_a_run_makes_a_readable_state_folder_private(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Dagster creates the folder for its own history with the usual permissions."""
     state = shop.root / ".ondatra"
     state.mkdir(mode=0o755)
     ondatra.run_project(shop)
@@ -103,5 +103,5 @@ def mode(path: Path) -> int:
 
 @pytest.mark.parametrize("words", [["pause", "crmm"], ["resume", "crmm"], ["run", "--allow-deletes", "crmm"]])
 def test_an_unknown_sync_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, words: list[str]) -> None:
-    """Else a run would pass for an allowed one."""
+    """Otherwise the user would believe that the deletes are allowed."""
     assert 2 == ondatra(*words).exit_code

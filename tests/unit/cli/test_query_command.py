@@ -1,4 +1,4 @@
-"""The rows of a table, for people and for programs, and no JVM for it."""
+"""The `ondatra query` command: the rows of a table, for users and for programs, without a JVM."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def table(shop: ShopProject) -> Path:
 
 @pytest.mark.usefixtures("table")
 def test_rows_are_shown_without_hidden_columns(ondatra: CommandLine) -> None:
-    """What a terminal would obey is made harmless; nothing and an empty text can be told apart."""
+    """Control characters are replaced. NULL and an empty text look different."""
     said = ondatra("query", "Sync.CRM")
     assert [
         "  id  name  amount  note",
@@ -44,14 +44,14 @@ def test_rows_are_shown_without_hidden_columns(ondatra: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("table")
-def test_programs_get_an_object_a_row(ondatra: CommandLine) -> None:
+def test_a_program_gets_one_object_per_row(ondatra: CommandLine) -> None:
     said = ondatra("query", "sync/crm", "--json")
     assert {"id": 22, "name": "", "amount": -22.25, "note": "two\nlines \x1b[31m"} == said.json_lines[1]
     assert (3, "") == (len(said.json_lines), said.stderr)
 
 
-def test_rows_are_cut_off_for_people(ondatra: CommandLine, table: Path) -> None:
-    """But a program that asks for all gets all."""
+def test_a_user_gets_the_first_rows_only(ondatra: CommandLine, table: Path) -> None:
+    """A program gets all rows."""
     write_table(table, pa.concat_tables([ROWS] * 30))
     said = ondatra("query", "sync.crm")
     assert (51, "(50 of 93 rows; --limit shows more)\n") == (len(said.stdout.splitlines()), said.stderr)
@@ -69,18 +69,18 @@ def test_rows_are_cut_off_for_people(ondatra: CommandLine, table: Path) -> None:
         ("sync.cmr", 2, "there is no table 'sync.cmr'; did you mean sync.crm?\n"),
     ],
 )
-def test_a_table_that_is_not_there_says_what_to_do(ondatra: CommandLine, name: str, code: int, said: str) -> None:
+def test_a_missing_table_is_reported_with_what_to_do(ondatra: CommandLine, name: str, code: int, said: str) -> None:
     assert (code, "", said) == (lambda told: (told.exit_code, told.stdout, told.stderr))(ondatra("query", name))
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_source_that_has_no_such_table_says_so(ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_table_of_a_source_is_reported(ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONDATRA_SOURCES", '{"lake": "data/lake"}')
     assert "lake.x: there is no such table in data/lake\n" == ondatra("query", "lake.x").stderr
 
 
-def test_the_sync_log_is_shown_as_any_table(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Without Spark; before there is one it says how it comes to be."""
+def test_the_sync_log_is_shown_like_any_table(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is read without Spark. Before it exists, the message says when it is created."""
     assert "it is made when a run with Spark has sent something" in ondatra("query", "ondatra.sync_log").stderr
     workspace = shop.workspace
     execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
@@ -91,8 +91,8 @@ def test_the_sync_log_is_shown_as_any_table(shop: ShopProject, ondatra: CommandL
     assert "did you mean ondatra.sync_log?" in ondatra("query", "sync_log").stderr
 
 
-def test_a_file_that_is_gone_is_told(ondatra: CommandLine, table: Path) -> None:
-    """Somebody tidied up by hand, or vacuumed while we looked."""
+def test_a_missing_data_file_is_reported(ondatra: CommandLine, table: Path) -> None:
+    """Another user or a vacuum deleted it during the query."""
     for file in table.glob("*.parquet"):
         file.unlink()
     said = ondatra("query", "sync.crm")

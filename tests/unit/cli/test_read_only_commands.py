@@ -1,4 +1,4 @@
-"""What the verbs that only look say, and how they end."""
+"""The commands that only read: their output and their exit codes. Also `init`, `validate` and `replay`."""
 
 import contextlib
 import shutil
@@ -23,22 +23,21 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help(ondatra: CommandLine, verb: str) -> None:
-    """It is all that most people read."""
+    """Most users read nothing else."""
     said = ondatra(verb, "--help")
     assert 0 == said.exit_code
     assert f"Usage: ondatra {verb}" in said.stdout
 
 
 @pytest.mark.parametrize("words", [["nope"], ["run", "--nope"], ["dead"], ["replay", "x", "--limit", "0"]])
-def test_a_wrong_invocation_is_exit_code_two(ondatra: CommandLine, words: list[str]) -> None:
-    """A script can tell its own mistake from a failure."""
+def test_a_wrong_invocation_gives_exit_code_two(ondatra: CommandLine, words: list[str]) -> None:
+    """A script can distinguish its own mistake from a failure."""
     assert 2 == ondatra(*words).exit_code
 
 
-def test_outside_of_a_project_a_command_says_so(
+def test_outside_of_a_project_a_command_says_how_to_get_one(
     ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And how to get one."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("status")
     assert (1, f"{tmp_path} is not in an ondatra project; change into one, or create one: ondatra init DIR\n") == (
@@ -47,10 +46,10 @@ def test_outside_of_a_project_a_command_says_so(
     )
 
 
-def test_commands_work_from_a_folder_of_the_project(
+def test_commands_work_in_any_folder_of_the_project(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """People stand where they edit."""
+    """Users run them in the folder where they edit files."""
     monkeypatch.chdir(shop.root / "models" / "raw")
     assert 0 == ondatra("validate").exit_code
 
@@ -58,10 +57,8 @@ def test_commands_work_from_a_folder_of_the_project(
 # --- init
 
 
-def test_init_lays_down_a_project_that_is_valid(
-    ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a space in its path, and nothing of Python's own litter."""
+def test_init_creates_a_valid_project(ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path contains a space, and it has no __pycache__ folder."""
     folder = tmp_path / "new project"
     assert 0 == ondatra("init", str(folder)).exit_code
     assert [] == list(folder.rglob("__pycache__"))
@@ -69,8 +66,8 @@ def test_init_lays_down_a_project_that_is_valid(
     assert 0 == ondatra("validate").exit_code
 
 
-def test_init_refuses_a_folder_that_has_something_in_it(ondatra: CommandLine, tmp_path: Path) -> None:
-    """It may be someone's work."""
+def test_init_refuses_a_folder_that_is_not_empty(ondatra: CommandLine, tmp_path: Path) -> None:
+    """It may contain the user's work."""
     (tmp_path / "mine.txt").write_text("mine")
     said = ondatra("init", str(tmp_path))
     assert (1, ["mine.txt"]) == (said.exit_code, [path.name for path in tmp_path.iterdir()])
@@ -80,8 +77,8 @@ def test_init_refuses_a_folder_that_has_something_in_it(ondatra: CommandLine, tm
 # --- validate
 
 
-def test_validate_tells_every_problem_of_every_file(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Models and push functions together, with file and line."""
+def test_validate_reports_every_problem_of_every_file(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Models and push functions are reported together, with file and line."""
     (shop.root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
     (shop.root / "lib" / "crm_push.star").write_text('API = {"bas_url": ""}\ndef push(rows):\n    return {}\n')
     said = ondatra("validate")
@@ -92,10 +89,10 @@ def test_validate_tells_every_problem_of_every_file(shop: ShopProject, ondatra: 
     assert [("error", "lib/crm_push.star"), ("error", "models/raw/bad.sql")] == levels
 
 
-def test_a_variable_that_is_not_set_is_a_warning_and_strictly_an_error(
+def test_an_unset_variable_is_a_warning_and_with_strict_an_error(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In CI the secrets are elsewhere; where they should be, one wants to know."""
+    """CI doesn't have the secrets. On the machine that needs them, the user wants an error."""
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
     (shop.root / ".env").unlink()
     loose, strict = ondatra("validate"), ondatra("validate", "--strict")
@@ -103,16 +100,16 @@ def test_a_variable_that_is_not_set_is_a_warning_and_strictly_an_error(
     assert "the variable DEMO_API_KEY is not set" in loose.stderr
 
 
-def test_a_helper_library_is_no_sink(shop: ShopProject, ondatra: CommandLine) -> None:
-    """What others load needs no push()."""
+def test_a_helper_library_is_not_a_sink(shop: ShopProject, ondatra: CommandLine) -> None:
+    """A file that others load needs no push()."""
     (shop.root / "lib" / "words.star").write_text("def twice(text):\n    return text + text\n")
     assert 0 == ondatra("validate").exit_code
     (shop.root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
     assert "words.star" not in ondatra("validate").stderr
 
 
-def test_settings_are_looked_at_too(shop: ShopProject, ondatra: CommandLine) -> None:
-    """With the nearest right name."""
+def test_settings_are_validated_too(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The message suggests the nearest right name."""
     (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehous = "x"\n')
     said = ondatra("validate")
     assert 1 == said.exit_code
@@ -122,8 +119,8 @@ def test_settings_are_looked_at_too(shop: ShopProject, ondatra: CommandLine) -> 
 # --- status, history, dead
 
 
-def test_status_shows_models_and_syncs_before_and_after(shop: ShopProject, ondatra: CommandLine) -> None:
-    """On one screen: what is there, what waits, what a run would do."""
+def test_status_shows_models_and_syncs_before_and_after_a_run(shop: ShopProject, ondatra: CommandLine) -> None:
+    """One screen shows the existing rows, the waiting rows and the work of the next run."""
     before = ondatra("status").stdout
     assert "it has no table yet" in before
     run_shop(shop)
@@ -133,8 +130,8 @@ def test_status_shows_models_and_syncs_before_and_after(shop: ShopProject, ondat
     assert ("sync.crm", 0, 0, "succeeded") == (sync["sync"], sync["waiting"], sync["dead"], sync["result"])
 
 
-def test_status_of_waiting_rows_says_when_they_go_again(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """That is why one looks."""
+def test_status_shows_when_waiting_rows_are_retried(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """The user looks at the status for this time."""
     api.fail(status=400, times=1, path="/crm/*")
     run_shop(shop)
     *_, sync = ondatra("status", "--json").json_lines
@@ -143,8 +140,8 @@ def test_status_of_waiting_rows_says_when_they_go_again(shop: ShopProject, api: 
     assert "next retry" in ondatra("status").stdout
 
 
-def test_what_came_just_now_is_not_due(shop: ShopProject, ondatra: CommandLine) -> None:
-    """That is said of retries; the oldest row has waited for no time."""
+def test_new_rows_are_not_shown_as_due(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Only retries are due, and new rows have waited for no time."""
     pause_sync(shop.workspace.syncs["sync.crm"])
     run_shop(shop)
     shown = ondatra("status").stdout
@@ -152,10 +149,8 @@ def test_what_came_just_now_is_not_due(shop: ShopProject, ondatra: CommandLine) 
     assert "due" not in shown
 
 
-def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
-    shop: ShopProject, api: DemoApi, ondatra: CommandLine
-) -> None:
-    """The plan looks at the queue before anybody makes it whole."""
+def test_a_queue_file_without_tables_is_no_error(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """A process was killed before it created them. The plan reads the queue before a run creates its tables."""
     queue = shop.root / ".ondatra" / "queue" / "sync.crm.sqlite"
     queue.parent.mkdir(parents=True)
     queue.touch()
@@ -164,8 +159,8 @@ def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_history_has_each_run_the_newest_first(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Who started it, over which versions, and what came of it."""
+def test_history_shows_each_run_with_the_newest_first(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It shows the trigger, the table versions and the result of each run."""
     assert "no sync has run yet" in ondatra("history").stderr
     run_shop(shop)
     write_contacts(shop.root, a1="ada@example.org", b2="bob@example.com")
@@ -186,20 +181,23 @@ def test_history_has_each_run_the_newest_first(shop: ShopProject, ondatra: Comma
 
 
 def test_history_says_why_a_run_failed(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> None:
-    """Without a look into a log."""
+    """The user doesn't have to read a log."""
     api.fail(status=403, times=None)
     run_shop(shop)
     assert "a requested fault" in ondatra("history").stdout
 
 
-def test_a_run_that_was_killed_has_crashed_and_does_not_go_on(
+def test_a_killed_run_is_shown_as_crashed_and_not_as_running(
     shop: ShopProject, ondatra: CommandLine, api: DemoApi
 ) -> None:
-    """Nobody was left to say so, and nobody has run since."""
+    """The killed process couldn't report it, and no run has started since."""
     run_id = run_killed_push(shop.root, api.url)
     (run,) = ondatra("history", "--json").json_lines
     assert (run_id, "crashed", None) == (run["run"], run["result"], run["ended_at"])
-    assert ondatra("history").stdout.splitlines()[1].split()[-2:] == ["-→0", "crashed"]  # no noughts
+    assert ondatra("history").stdout.splitlines()[1].split()[-2:] == [
+        "-→0",
+        "crashed",
+    ]  # counts are unknown, so no zeros are shown
     *_, sync = ondatra("status", "--json").json_lines
     assert (run_id, "crashed") == (sync["last_run"], sync["result"])
     assert "crashed" in ondatra("status").stdout
@@ -209,8 +207,8 @@ def test_a_run_that_was_killed_has_crashed_and_does_not_go_on(
         assert "running" in ondatra("status").stdout
 
 
-def test_a_killed_run_has_its_counts_up_to_the_kill(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> None:
-    """What it had planned and didn't send is known, too."""
+def test_a_killed_run_shows_its_counts_up_to_the_kill(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> None:
+    """The rows that it had planned and didn't send are known, too."""
     run_killed_push(shop.root, api.url)
     workspace = shop.workspace
     with shop.open_engine(workspace) as engine:
@@ -226,25 +224,25 @@ def test_a_killed_run_has_its_counts_up_to_the_kill(shop: ShopProject, ondatra: 
 
 
 @pytest.mark.parametrize("verb", ["history", "dead", "replay"])
-def test_an_unknown_sync_is_a_wrong_invocation_that_names_the_right_one(
+def test_an_unknown_sync_is_refused_with_the_nearest_right_name(
     shop: ShopProject, ondatra: CommandLine, verb: str
 ) -> None:
-    """A letter too many is quickly typed."""
+    """A typing error is easy to make."""
     said = ondatra(verb, "sync.crmm")
     assert 2 == said.exit_code
     assert "did you mean 'sync.crm'?" in said.stderr
 
 
 @pytest.mark.parametrize("words", [["history", ""], ["records", "sync.crm", "--status", ""]])
-def test_an_empty_word_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, words: list[str]) -> None:
-    """A script whose variable isn't set means something, and not everything."""
+def test_an_empty_argument_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, words: list[str]) -> None:
+    """A script whose variable isn't set means one sync, not all of them."""
     run_shop(shop)
     said = ondatra(*words)
     assert (2, "") == (said.exit_code, said.stdout)
 
 
-def test_an_error_tells_a_terminal_nothing_to_do(shop: ShopProject, ondatra: CommandLine) -> None:
-    """It may quote what came from a table, a file's name or an API."""
+def test_control_characters_in_an_error_are_replaced(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The error may quote a table, a file name or an API."""
     run_shop(shop)
     said = ondatra("records", "sync.crm", "--download", "no\x1b[2J\x07/file.csv")
     assert 0 != said.exit_code
@@ -252,7 +250,7 @@ def test_an_error_tells_a_terminal_nothing_to_do(shop: ShopProject, ondatra: Com
 
 
 def test_dead_letters_have_key_payload_error_and_attempts(shop: ShopProject, ondatra: CommandLine) -> None:
-    """All that one needs to mend the row."""
+    """The user needs all of them to fix the row."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     run_shop(shop)
     (letter,) = ondatra("dead", "sync.crm", "--json").json_lines
@@ -263,10 +261,10 @@ def test_dead_letters_have_key_payload_error_and_attempts(shop: ShopProject, ond
 
 
 @pytest.mark.parametrize("words", [["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]])
-def test_a_row_takes_one_line_of_a_terminal_and_is_whole_elsewhere(
+def test_a_row_is_cut_to_one_line_on_a_terminal_but_not_in_a_pipe(
     shop: ShopProject, ondatra: CommandLine, words: list[str]
 ) -> None:
-    """A row of two hundred columns would push the reason, and all other letters, off the screen."""
+    """A row of 200 columns would push the reason and all other dead letters off the screen."""
     write_contacts(shop.root, b2="nonsense " * 40)
     run_shop(shop)
     shown = ondatra.run_on_terminal(*words, columns=60)
@@ -277,8 +275,10 @@ def test_a_row_takes_one_line_of_a_terminal_and_is_whole_elsewhere(
     assert ("cut off" in "".join(shown), "cut off" in piped.stderr) == (True, False)
 
 
-def test_a_terminal_obeys_neither_a_key_nor_an_answer(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """It would clear the screen, or worse, for who only looks why a row was refused."""
+def test_control_characters_in_a_key_or_an_answer_are_replaced(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """They could clear the screen of a user who only wants to know why a row was refused."""
     write_contacts(shop.root, **{"a\x1b[2J1": "ada@example.com"})
     api.fail(status=422, path="/crm/*", message="no \x1b]0;title\x07\nsecond line")
     ran = ondatra.run_project(shop)
@@ -288,8 +288,8 @@ def test_a_terminal_obeys_neither_a_key_nor_an_answer(shop: ShopProject, api: De
         assert [] == [letter for letter in said if not letter.isprintable() and letter != "\n"]
 
 
-def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: ShopProject, ondatra: CommandLine) -> None:
-    """It is one letter, and may have a million."""
+def test_a_dead_whole_table_shows_its_first_rows(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is one dead letter, and may have a million rows."""
     write_shop_files(shop.root, url="", files=WHOLE_TABLE_FILES)
     write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(1234)})
     run_shop(shop)
@@ -304,10 +304,10 @@ def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: ShopProjec
         assert (1, False) == (letter["attempts"], letter["refused"])
 
 
-def test_a_letter_that_was_refused_later_tells_all_its_attempts(
+def test_a_dead_letter_refused_later_shows_all_its_attempts(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """The tries that failed before it are tries, too."""
+    """The failed attempts before the refusal count, too."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     api.fail(status=400, times=2, path="/crm/*")
     run_shop(shop)
@@ -317,8 +317,8 @@ def test_a_letter_that_was_refused_later_tells_all_its_attempts(
     assert "refused at attempt 2: " in ondatra("dead", "sync.crm").stdout
 
 
-def test_of_many_dead_letters_people_see_the_oldest(shop: ShopProject, ondatra: CommandLine) -> None:
-    """After a bad day there may be a million; programs get all."""
+def test_only_the_oldest_dead_letters_are_shown_to_a_user(shop: ShopProject, ondatra: CommandLine) -> None:
+    """After a bad day there may be a million of them. Programs get all of them."""
     write_contacts(shop.root, **{f"a{number}": "nonsense" for number in range(60)})
     run_shop(shop)
     for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
@@ -332,8 +332,8 @@ def test_of_many_dead_letters_people_see_the_oldest(shop: ShopProject, ondatra: 
             assert most == len(ondatra(*words, "--limit", str(most), "--json").json_lines)
 
 
-def test_of_an_empty_table_that_is_dead_a_replay_sends_that(shop: ShopProject, ondatra: CommandLine) -> None:
-    """It has no rows, and is no nothing: what the API has would go."""
+def test_a_dead_empty_table_says_that_it_has_no_rows(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is still a dead letter: a replay would delete all rows at the API."""
     write_shop_files(shop.root, url="", files=WHOLE_TABLE_FILES)
     write_contacts(shop.root)
     run_shop(shop)
@@ -356,7 +356,7 @@ def a_shop_with_a_dead_letter(shop: ShopProject, ondatra: CommandLine) -> None:
 
 
 def test_a_preview_sends_nothing_and_changes_nothing(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """It is what one looks at before."""
+    """The user reads it before the replay."""
     a_shop_with_a_dead_letter(shop, ondatra)
     calls = len(api.calls)
     said = ondatra("replay", "sync.crm", "--preview", "--json")
@@ -365,7 +365,7 @@ def test_a_preview_sends_nothing_and_changes_nothing(shop: ShopProject, api: Dem
     assert 1 == len(ondatra("dead", "sync.crm", "--json").json_lines)
 
 
-def test_a_preview_of_nothing_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
+def test_a_preview_without_dead_letters_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
     """An empty screen could mean anything."""
     said = ondatra("replay", "sync.crm", "--preview")
     assert (0, "", "there are no dead letters\n") == (said.exit_code, said.stdout, said.stderr)
@@ -374,8 +374,8 @@ def test_a_preview_of_nothing_says_so(shop: ShopProject, ondatra: CommandLine) -
     assert (0, "", "there are no such dead letters\n") == (said.exit_code, said.stdout, said.stderr)
 
 
-def test_a_replay_sends_dead_letters_at_once(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Without Spark: nothing has to be read, so this is the command itself, to its end."""
+def test_a_replay_sends_dead_letters_immediately(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """It needs no Spark, because nothing has to be read. So this test runs the real command."""
     a_shop_with_a_dead_letter(shop, ondatra)
     calls = len(api.calls)
     said = ondatra("replay", "sync.crm")
@@ -384,8 +384,10 @@ def test_a_replay_sends_dead_letters_at_once(shop: ShopProject, api: DemoApi, on
     assert 1 == said.exit_code  # refused again, and nothing else was attempted
 
 
-def test_a_replay_tells_of_keys_that_go_beside(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """A resync was cut off, say, or the sync was paused: what was still to go isn't what comes back."""
+def test_a_replay_reports_pending_keys_that_it_also_sends(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """For example, a resync was interrupted or the sync was paused. These keys aren't retries."""
     run_shop(shop)
     ondatra("pause", "sync.crm")
     write_contacts(shop.root, a1="new@example.com", b2="new@example.com")
@@ -397,18 +399,21 @@ def test_a_replay_tells_of_keys_that_go_beside(shop: ShopProject, api: DemoApi, 
     assert "delivered 2 updates" in said.stderr
 
 
-def test_a_replay_needs_no_model_to_be_fit_to_run(shop: ShopProject, ondatra: CommandLine) -> None:
-    """The table of one that its model reads may be gone: what is sent again is in the queue."""
+def test_a_replay_works_when_a_table_of_its_model_is_missing(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The table that its model reads may be gone. The rows to send again are in the queue."""
     a_shop_with_a_dead_letter(shop, ondatra)
     shutil.rmtree(shop.root / ".ondatra" / "warehouse" / "raw")
     said = ondatra("replay", "sync.crm")
-    assert (1, True) == (said.exit_code, "1 rejected" in said.stderr)  # as without that, and not 2
+    assert (1, True) == (
+        said.exit_code,
+        "1 rejected" in said.stderr,
+    )  # the same result as with the table, and not exit code 2
 
 
-def test_a_replay_of_what_died_since_then_leaves_older_ones(
+def test_a_replay_since_a_time_does_not_send_older_dead_letters(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """After a fault of the API one wants just its victims."""
+    """After an error of the API the user wants to replay only the rows that it affected."""
     a_shop_with_a_dead_letter(shop, ondatra)
     calls = len(api.calls)
     assert "0 dead letters" in ondatra("replay", "sync.crm", "--since", "2999-01-01").stderr
@@ -417,10 +422,10 @@ def test_a_replay_of_what_died_since_then_leaves_older_ones(
     assert calls + 1 == len(api.calls)
 
 
-def test_a_replay_of_a_few_shows_whether_the_fault_is_mended(
+def test_a_replay_with_a_limit_sends_the_first_dead_letters(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """Ten thousand died; one tries it with the first."""
+    """After a fix the user tests it with the first of ten thousand dead letters."""
     write_contacts(shop.root, b2="nonsense", c3="more of it", d4="and more")
     run_shop(shop)
     letters = [letter["key"] for letter in ondatra("dead", "sync.crm", "--json").json_lines]
@@ -432,8 +437,8 @@ def test_a_replay_of_a_few_shows_whether_the_fault_is_mended(
     assert letters[:2] == sent
 
 
-def test_a_replay_lets_waiting_rows_go_now(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """The API is back, and nobody wants to wait for the next try."""
+def test_a_replay_sends_waiting_rows_immediately(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """The API works again, and the user doesn't want to wait for the next retry."""
     api.fail(status=400, times=1, path="/crm/*")
     run_shop(shop)
     assert {"b2"} == set(api.contacts())
@@ -443,10 +448,10 @@ def test_a_replay_lets_waiting_rows_go_now(shop: ShopProject, api: DemoApi, onda
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_a_replay_of_dead_letters_in_another_form_is_refused(
+def test_a_replay_of_dead_letters_of_another_kind_is_refused(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """They are rows; what the kind sends now are groups."""
+    """These dead letters are rows, and the new kind sends groups."""
     write_contacts(shop.root, b2="nonsense")
     run_shop(shop)
     calls = len(api.calls)
@@ -459,8 +464,8 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
     assert "insert" in ondatra("dead", "sync.crm").stdout
 
 
-def test_status_tells_of_disk_and_of_what_is_alerting(shop: ShopProject, ondatra: CommandLine) -> None:
-    """One screen for who looks in the morning."""
+def test_status_shows_disk_usage_and_alerts(shop: ShopProject, ondatra: CommandLine) -> None:
+    """One screen shows the operator all of it."""
     run_shop(shop)
     (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertStore(shop.workspace.settings.state / "alerts.sqlite").apply_results(
@@ -477,10 +482,8 @@ def test_status_tells_of_disk_and_of_what_is_alerting(shop: ShopProject, ondatra
     assert "sync.crm: the API is down" in shown
 
 
-def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
-    shop: ShopProject, ondatra: CommandLine
-) -> None:
-    """An alert quotes it, and stands there each morning until it is over."""
+def test_control_characters_in_an_alert_are_replaced_in_the_status(shop: ShopProject, ondatra: CommandLine) -> None:
+    """An alert quotes the API, and the status shows it until the alert is resolved."""
     run_shop(shop)
     (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertStore(shop.workspace.settings.state / "alerts.sqlite").apply_results(
@@ -492,8 +495,8 @@ def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
     assert [] == [letter for letter in said.stdout + said.stderr if not letter.isprintable() and letter != "\n"]
 
 
-def test_status_speaks_to_prometheus(shop: ShopProject, ondatra: CommandLine) -> None:
-    """For a node exporter's textfile; the client of Prometheus reads it."""
+def test_status_can_print_prometheus_metrics(shop: ShopProject, ondatra: CommandLine) -> None:
+    """They are for a node exporter's textfile, and Prometheus' own client can read them."""
     run_shop(shop)
     said = ondatra("status", "--metrics")
     samples = {
@@ -507,8 +510,8 @@ def test_status_speaks_to_prometheus(shop: ShopProject, ondatra: CommandLine) ->
     assert time.time() > samples["ondatra_sync_last_success_timestamp_seconds", "sync.crm"] > time.time() - 600
 
 
-def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
-    """It names the one to use; nobody is shown a trace."""
+def test_state_of_a_newer_ondatra_is_reported_in_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It names the version to use, and the user sees no traceback."""
     run_shop(shop)
     for path in (shop.workspace.syncs["sync.crm"].queue_file, shop.workspace.settings.state / "history.sqlite"):
         kept = path.read_bytes()
@@ -520,7 +523,7 @@ def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProje
             connection.execute("update _written_by set version = '9.1'")
         said = ondatra("status")
         assert 1 == said.exit_code
-        told = said.stdout + said.stderr  # of a queue in the line of its sync
+        told = said.stdout + said.stderr  # a queue's error is in the line of its sync
         assert "was written by ondatra 9.1 (it has later)" in told
         assert "use ondatra 9.1 or a newer one" in told
         assert "Traceback" not in told
@@ -529,8 +532,8 @@ def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProje
             beside.unlink()
 
 
-def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
-    """What made its rows can't be told, so nothing is computed over them."""
+def test_a_table_of_a_newer_ondatra_is_reported_in_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
+    """This version can't know how its rows were made, so it doesn't overwrite them."""
     run_shop(shop)
     table = shop.tables.table("raw.contacts")
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
@@ -542,8 +545,8 @@ def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopPro
 
 
 @pytest.mark.parametrize("left", ['{"commitInfo"', '{"add":{"path":', '{"metaData":'])
-def test_a_damaged_commit_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine, left: str) -> None:
-    """A machine that loses power may leave a part; who reads of it wants to know of which file."""
+def test_a_damaged_commit_is_reported_in_a_sentence(shop: ShopProject, ondatra: CommandLine, left: str) -> None:
+    """A power failure may leave an incomplete commit. The user needs the name of the file."""
     run_shop(shop)
     table = shop.tables.table("raw.contacts")
     commit = table.path / "_delta_log" / f"{table.version:020}.json"

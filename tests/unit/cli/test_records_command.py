@@ -1,4 +1,4 @@
-"""What became of single rows, for people, for programs and as files."""
+"""The `ondatra records` command: the results of single rows, for users, for programs and as files."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ FIRST, SECOND = "20261118T120000Z-aaaaaa", "20261118T130000Z-bbbbbb"
 
 @pytest.fixture
 def shop_with_records(shop: ShopProject) -> ShopProject:
-    """One contact arrived, one was refused, one set aside; in a second run one failed, and waits."""
+    """Return a shop with one succeeded, one rejected and one invalid row. In a second run one row failed, and waits."""
     sync, tracking = shop.workspace.sync("sync.crm"), shop.workspace.tracking
     for record in (
         build_record("a1", payload='{"id":"a1","email":"ada@example.com"}'),
@@ -57,7 +57,7 @@ def lines(told: CommandLine, *words: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("shop_with_records")
 def test_records_are_shown_with_their_reasons(ondatra: CommandLine) -> None:
-    """On one line each, what has still to go before what has ended."""
+    """Each record has one line. Waiting rows come before ended ones."""
     said = ondatra("records", "sync.crm")
     head, first, *others = said.stdout.splitlines()
     assert ["status", "identifier", "operation", "when", "reason", "payload"] == head.split()
@@ -90,15 +90,15 @@ def test_records_are_shown_with_their_reasons(ondatra: CommandLine) -> None:
 def test_records_are_found_by_status_and_identifier(
     ondatra: CommandLine, words: tuple[str, ...], found: list[str]
 ) -> None:
-    """Programs get an object a record, and nothing else."""
+    """A program gets one object per record, and nothing else."""
     said = ondatra("records", "sync.crm", *words, "--json")
     assert (0, "") == (said.exit_code, said.stderr)
     assert found == [record["identifier"] for record in said.json_lines]
 
 
 @pytest.mark.usefixtures("shop_with_records")
-def test_programs_get_a_record_whole(ondatra: CommandLine) -> None:
-    """By the names of the published columns, its payload as the object that it is."""
+def test_a_program_gets_a_complete_record(ondatra: CommandLine) -> None:
+    """It has the names of the published columns, and its payload is an object."""
     (record,) = ondatra("records", "sync.crm", "--search", "b2", "--json").json_lines
     assert {"id": "b2", "email": "?"} == record["record_payload"]
     assert ("rejected", "upsert", "insert", "sync.crm") == (
@@ -113,7 +113,7 @@ def test_programs_get_a_record_whole(ondatra: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("shop_with_records")
-def test_records_of_one_run_are_told_alone(ondatra: CommandLine) -> None:
+def test_records_of_one_run_are_shown_separately(ondatra: CommandLine) -> None:
     assert ["waiting"] == [words[0] for words in lines(ondatra, "--run", SECOND)]
     assert {"succeeded", "rejected", "NULL"} == {words[0] for words in lines(ondatra, "--run", FIRST)}
     said = ondatra("records", "sync.crm", "--run", FIRST, "--status", "waiting")
@@ -130,10 +130,10 @@ def test_records_of_one_run_are_told_alone(ondatra: CommandLine) -> None:
         ("-- @kind: append\n", "the numbers of __ondatra_rowid"),
     ],
 )
-def test_who_finds_nothing_is_told_what_identifiers_are(
+def test_an_empty_result_explains_the_form_of_identifiers(
     shop: ShopProject, ondatra: CommandLine, header: str, told: str
 ) -> None:
-    """One that isn't a column's value has to be guessed otherwise."""
+    """A user can't guess an identifier that isn't a column's value."""
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(f"{header}-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n")
     shop.workspace.tracking.publish_records("sync.crm", FIRST, RecordFileType.UPDATED, 0, [])
@@ -143,8 +143,8 @@ def test_who_finds_nothing_is_told_what_identifiers_are(
     assert f"No record matches; identifiers of sync.crm are {told}." in page.text
 
 
-def test_of_a_run_in_which_no_row_ended_that_is_said(shop: ShopProject, ondatra: CommandLine) -> None:
-    """The API was down: that isn't as if one had searched for too much."""
+def test_a_run_in_which_no_row_ended_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The API was down. The message must not blame the search."""
     for run_id in (FIRST, SECOND):
         shop.workspace.tracking.publish_records("sync.crm", run_id, RecordFileType.UPDATED, 0, [])
     assert "no row ended in this run\n" == ondatra("records", "sync.crm", "--run", FIRST).stderr
@@ -153,13 +153,13 @@ def test_of_a_run_in_which_no_row_ended_that_is_said(shop: ShopProject, ondatra:
 
 
 @pytest.mark.usefixtures("shop")
-def test_without_records_it_says_so(ondatra: CommandLine) -> None:
+def test_a_sync_without_records_says_so(ondatra: CommandLine) -> None:
     said = ondatra("records", "sync.crm")
     assert (0, "", "sync.crm has no records yet\n") == (said.exit_code, said.stdout, said.stderr)
 
 
 @pytest.mark.usefixtures("shop_with_records")
-def test_people_are_told_that_there_are_more(ondatra: CommandLine) -> None:
+def test_a_user_is_informed_that_there_are_more_records(ondatra: CommandLine) -> None:
     said = ondatra("records", "sync.crm", "--limit", "2")
     assert 3 == len(said.stdout.splitlines())
     assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == said.stderr
@@ -177,7 +177,7 @@ def test_people_are_told_that_there_are_more(ondatra: CommandLine) -> None:
     ],
 )
 def test_a_line_fits_the_terminal(width: int | None, expected: tuple[str, str]) -> None:
-    """What may be cut off is, one column after the other; but something is left of each."""
+    """Columns are cut one after the other, but a part of each remains."""
     head, row = ("identifier", "payload"), ("abcdefghijklmnopqrst", "abcdefghijklmnopqrst")
     shrinks = (ColumnShrink("payload", 12), ColumnShrink("identifier", 12))
     assert [list(expected)] == list(map(list, shrink_columns(head, [row], width=width, shrinks=shrinks)))
@@ -188,7 +188,7 @@ def test_a_line_fits_the_terminal(width: int | None, expected: tuple[str, str]) 
     [(80, 12, 15, 7), (100, 12, 30, 12), (120, 22, 40, 12), (160, 24, 60, 30), (240, 36, 80, 78)],
 )
 def test_a_reason_stays_readable_in_a_narrow_terminal(width: int, identifier: int, reason: int, payload: int) -> None:
-    """It is what one looks for: of the payload a few letters do, and of the identifier its begin."""
+    """The user looks for the reason. A few characters of the payload and the beginning of the identifier are enough."""
     row = ("rejected", "i" * 36, "upsert", "2026-11-19 08:47:29", "r" * 80, "p" * 200)
     (cut,) = shrink_columns(RECORDS_HEAD, [row], width=width, shrinks=RECORDS_SHRINKS)
     widths = dict(zip(RECORDS_HEAD, map(display_width, cut), strict=True))
@@ -200,8 +200,8 @@ def test_a_reason_stays_readable_in_a_narrow_terminal(width: int, identifier: in
 
 
 @pytest.mark.usefixtures("shop_with_records")
-def test_records_are_downloaded(ondatra: CommandLine) -> None:
-    """As many as there are, whatever a table would show."""
+def test_records_can_be_downloaded(ondatra: CommandLine) -> None:
+    """A download has all records, whatever number a table would show."""
     for suffix in ("csv", "json", "PARQUET"):
         said = ondatra("records", "sync.crm", "--download", f"out.{suffix}")
         assert (0, "", f"out.{suffix} has 4 records\n") == (said.exit_code, said.stdout, said.stderr)
@@ -227,8 +227,10 @@ def test_records_are_downloaded(ondatra: CommandLine) -> None:
         (["sync.crm", "--download", "/proc/out.csv"], 1, "/proc/out.csv can't be written: "),
     ],
 )
-def test_what_cannot_be_is_one_sentence(ondatra: CommandLine, words: list[str], code: int, said: str) -> None:
-    """With the nearest that can."""
+def test_an_impossible_request_is_refused_in_one_sentence(
+    ondatra: CommandLine, words: list[str], code: int, said: str
+) -> None:
+    """A wrong name is refused with the nearest valid one."""
     Path("folder.csv").mkdir()
     answer = ondatra("records", *words)
     assert (code, "") == (answer.exit_code, answer.stdout)

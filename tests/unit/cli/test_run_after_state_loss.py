@@ -1,4 +1,4 @@
-"""A sync whose state is lost: what `ondatra run` sends, and what it waits for."""
+"""The `ondatra run` command for a sync with lost state: what it sends, and what it refuses to send."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 
 def lose_state(shop: ShopProject) -> None:
-    """Remove queues, history and all of the tracking store: the tables are elsewhere."""
+    """Remove the queues, the history and the whole tracking store. The tables are in another folder."""
     for path in ("queue", "tracking"):
         shutil.rmtree(shop.root / ".ondatra" / path)
     for path in (shop.root / ".ondatra").glob("history.sqlite*"):
@@ -18,7 +18,7 @@ def lose_state(shop: ShopProject) -> None:
 
 
 def test_the_sync_log_shows_that_rows_were_delivered(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Nothing is sent until the user says how to go on; `--allow-new-state` sends all rows as new ones."""
+    """Nothing is sent until the user decides how to continue. `--allow-new-state` sends all rows as inserts."""
     ondatra.run_project(shop)
     shop.workspace.sync_log.append(PlainSyncLogTable(shop.workspace.settings))
     api.clear()
@@ -35,8 +35,10 @@ def test_the_sync_log_shows_that_rows_were_delivered(shop: ShopProject, api: Dem
     assert "sync.crm runs for the first time: 2 inserts to send to http://127.0.0.1:" in said.stderr
 
 
-def test_a_sync_that_was_never_logged_begins(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Nothing shows a delivery, so it is a first run."""
+def test_a_sync_without_sync_log_runs_as_for_the_first_time(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """Nothing shows an earlier delivery."""
     ondatra.run_project(shop)
     api.clear()
     lose_state(shop)
@@ -44,8 +46,8 @@ def test_a_sync_that_was_never_logged_begins(shop: ShopProject, api: DemoApi, on
     assert (0, 2) == (said.exit_code, len(api.calls))
 
 
-def test_a_lost_queue_is_said_in_the_run(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """And nothing is sent again."""
+def test_a_run_reports_a_lost_queue(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """It sends nothing again."""
     ondatra.run_project(shop)
     api.clear()
     shutil.rmtree(shop.root / ".ondatra" / "queue")

@@ -1,4 +1,4 @@
-"""What `ondatra run` tells while it runs, and how it ends."""
+"""The `ondatra run` command: its output during a run, and its exit code."""
 
 import pytest
 from support.processes.cli_terminal import CommandLine
@@ -8,7 +8,7 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 
 def test_each_model_and_sync_has_its_line(shop: ShopProject, ondatra: CommandLine) -> None:
-    """On stderr: stdout is for programs."""
+    """The lines are on stderr, because stdout is for programs."""
     said = ondatra.run_project(shop)
     assert (0, "") == (said.exit_code, said.stdout)
     lines = [line.split()[:2] for line in said.stderr.splitlines()]
@@ -18,18 +18,16 @@ def test_each_model_and_sync_has_its_line(shop: ShopProject, ondatra: CommandLin
     assert "delivered 2 inserts" in said.stderr
 
 
-def test_what_is_selected_runs_with_its_sync_and_nothing_else(
-    shop: ShopProject, api: DemoApi, ondatra: CommandLine
-) -> None:
-    """One table of two hundred is being worked on."""
+def test_only_the_selected_models_and_their_syncs_run(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """The user is working on one of two hundred tables."""
     assert 0 == ondatra("run", "raw.*", shop=shop).exit_code
     assert (["raw.contacts"], ()) == (shop.tables.computed_models, api.calls)
     assert 0 == ondatra("run", "kind:merge", shop=shop).exit_code
     assert (["raw.contacts", "sync.crm"], 2) == (shop.tables.computed_models, len(api.calls))
 
 
-def test_a_full_refresh_is_asked_for_by_a_flag(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Nothing has changed, and all the same: what a merge would keep goes, at the API too."""
+def test_a_full_refresh_needs_a_flag(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """It runs although nothing has changed. Rows that a merge would keep are deleted, at the API too."""
     ondatra.run_project(shop)
     write_contacts(shop.root, a1="ada@example.com")
     assert 0 == ondatra("run", shop=shop).exit_code
@@ -40,32 +38,32 @@ def test_a_full_refresh_is_asked_for_by_a_flag(shop: ShopProject, api: DemoApi, 
     assert {"a1"} == set(api.contacts())
 
 
-def test_spark_comes_up_while_dagster_is_loaded(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Each takes seconds; how much is going to be read matters to how it starts."""
+def test_spark_starts_while_dagster_is_loaded(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Both take seconds. Spark's settings depend on the amount of data to read."""
     ondatra.run_project(shop)
     assert ["raw.contacts", "sync.crm"] == shop.tables.started_early_for
 
 
-def test_no_start_is_announced_where_spark_is_up_elsewhere(
+def test_no_wait_is_announced_for_a_remote_spark(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With spark.remote the process only connects, so there are no ten seconds to wait for."""
+    """With spark.remote the process only connects, so there is no start of ten seconds."""
     monkeypatch.setenv("ONDATRA_SPARK_REMOTE", "sc://127.0.0.1:9")
     assert "2 models and 1 sync with a problem" == ondatra("run", shop=shop).stderr.splitlines()[0]
 
 
-def test_with_nothing_to_do_nothing_starts(shop: ShopProject, ondatra: CommandLine) -> None:
-    """The command itself, to its end: no Spark is put in its place here."""
+def test_a_run_without_work_starts_nothing(shop: ShopProject, ondatra: CommandLine) -> None:
+    """This test runs the real command, without a replacement for Spark."""
     ondatra.run_project(shop)
     said = ondatra("run")
     assert (0, "nothing to do: 2 models and 1 sync have no changes\n") == (said.exit_code, said.stderr)
     assert [{"run": None, "ok": True, "reason": "nothing to do"}] == ondatra("run", "--json").json_lines
 
 
-def test_waiting_rows_are_told_of_when_there_is_nothing_to_do(
+def test_waiting_rows_are_reported_when_there_is_nothing_to_do(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """They would be forgotten otherwise, until someone looks at the destination."""
+    """Otherwise the user would forget them until someone looks at the destination."""
     api.fail(status=400, times=1, path="/crm/*")
     ondatra.run_project(shop)
     assert "sync.crm: 1 row to be retried in" in ondatra("run").stderr
@@ -85,18 +83,18 @@ def poll(job_ref):
 """
 
 
-def test_open_jobs_are_told_of_when_there_is_nothing_to_do(
+def test_open_jobs_are_reported_when_there_is_nothing_to_do(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """Their rows aren't tried again, they are asked about."""
+    """Their rows aren't retried: the next run polls the jobs."""
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
     ondatra.run_project(shop)
     (told,) = [line for line in ondatra("run").stderr.splitlines() if line.startswith("sync.crm")]
     assert "sync.crm: 2 rows in open jobs to be polled in 5 min" == told
 
 
-def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) -> None:
-    """And nothing else on stdout."""
+def test_a_program_gets_one_object_per_line(shop: ShopProject, ondatra: CommandLine) -> None:
+    """stdout contains nothing else."""
     contacts, crm, notice, sync, end = ondatra.run_project(shop, as_json=True).json_lines
     assert ("raw.contacts", 2, True) == (contacts["model"], contacts["rows"], contacts["changed"])
     assert ("sync.crm", "backfill") == (crm["model"], crm["run_type"])
@@ -106,8 +104,10 @@ def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) 
     assert end["ok"]
 
 
-def test_a_failed_sync_is_exit_code_one_and_says_why(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
-    """Three rows against an endpoint that always answers 500 must not look like success."""
+def test_a_failed_sync_gives_exit_code_one_and_the_reason(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """Rows for an endpoint that always answers 500 must not look like a success."""
     api.fail(status=500, times=None, path="/crm/*")
     said = ondatra.run_project(shop)
     assert 1 == said.exit_code
@@ -116,23 +116,23 @@ def test_a_failed_sync_is_exit_code_one_and_says_why(shop: ShopProject, api: Dem
     api.recover()
 
 
-def test_rows_that_failed_are_told_with_their_number_and_keys(
+def test_failed_rows_are_reported_with_their_number_and_keys(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """As those that were rejected: a bare "conflict" could be one row or all."""
+    """Rejected rows are reported in the same way. A bare "conflict" could mean one row or all rows."""
     api.fail(status=409, times=None, path="/crm/*", message="conflict")
     lines = [line.strip() for line in ondatra.run_project(shop).stderr.splitlines()]
     assert [line for line in lines if "conflict" in line] == ['2 rows (a1, b2): {"error":"conflict"}']
     api.recover()
 
 
-def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_none_of_it(
+def test_a_run_that_attempts_nothing_reports_the_last_outage_as_a_warning(
     shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
-    """Nobody has asked the API again: it may be up by now, and who reads "FAILED" looks for a reason."""
+    """It made no call, and the API may be up again. A user who reads "FAILED" looks for a reason."""
     api.fail(status=503, times=None, path="/crm/*")
     ondatra.run_project(shop)
-    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # the same rows, with a new modification time
     calls = len(api.calls)
     said = ondatra.run_project(shop)
     assert (0, calls) == (said.exit_code, len(api.calls))
@@ -142,8 +142,8 @@ def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_n
     api.recover()
 
 
-def test_a_failed_model_is_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
-    """No trace on the screen."""
+def test_a_failed_model_is_reported_in_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The screen shows no traceback."""
     shop.tables.failing_models.add("sync.crm")
     said = ondatra.run_project(shop)
     assert 1 == said.exit_code
@@ -151,10 +151,10 @@ def test_a_failed_model_is_a_sentence(shop: ShopProject, ondatra: CommandLine) -
     assert "Traceback" not in said.stderr
 
 
-def test_what_ends_a_sync_is_said_once(
+def test_the_error_of_a_sync_is_shown_once(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable that isn't set: the sentence is the line of the sync, and needs no second below."""
+    """A variable isn't set. The line of the sync contains the sentence, so it isn't repeated below."""
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
     (shop.root / ".env").unlink()
     said = ondatra.run_project(shop)
@@ -164,7 +164,7 @@ def test_what_ends_a_sync_is_said_once(
 
 
 def test_rejects_are_shown_with_their_reason(shop: ShopProject, ondatra: CommandLine) -> None:
-    """The first question is which, the second why."""
+    """The user first asks which rows, and then why."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense", nobody="x@example.com")
     said = ondatra.run_project(shop)
     assert 0 == said.exit_code
@@ -172,8 +172,8 @@ def test_rejects_are_shown_with_their_reason(shop: ShopProject, ondatra: Command
     assert "1 invalid" in said.stderr
 
 
-def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: ShopProject, ondatra: CommandLine) -> None:
-    """A refused group of forty lines isn't forty lines; what is said of most rows comes first."""
+def test_a_reason_is_shown_once_with_the_number_and_keys_of_its_rows(shop: ShopProject, ondatra: CommandLine) -> None:
+    """A refused group of forty rows doesn't fill forty lines. The most frequent reason comes first."""
     (shop.root / "lib" / "crm_push.star").write_text(
         "SAID = {'b': 'no mail', 'c': 'too old', 'd': 'too new', 'e': 'nonsense'}\n"
         "def push(rows):\n"
@@ -189,8 +189,8 @@ def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: ShopProject, o
     assert "nonsense" not in said.stderr
 
 
-def test_rows_delivered_with_a_warning_are_told_of(shop: ShopProject, ondatra: CommandLine) -> None:
-    """They arrived, so the run is good, but somebody should look at them."""
+def test_rows_delivered_with_a_warning_are_reported(shop: ShopProject, ondatra: CommandLine) -> None:
+    """They arrived, so the run succeeds, but the user should look at them."""
     (shop.root / "lib" / "crm_push.star").write_text(
         'def push(rows):\n    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
     )
@@ -203,8 +203,8 @@ def test_rows_delivered_with_a_warning_are_told_of(shop: ShopProject, ondatra: C
     assert (1, "warn") == (sync["warned"], sync["checks"]["rejects"])  # type: ignore[index]
 
 
-def test_what_went_wrong_beside_is_a_warning(shop: ShopProject, ondatra: CommandLine) -> None:
-    """All rows have arrived: who is told that the run failed would send them again."""
+def test_an_error_after_the_delivery_is_only_a_warning(shop: ShopProject, ondatra: CommandLine) -> None:
+    """All rows have arrived. A user who reads that the run failed would send them again."""
     folder = shop.root / ".ondatra" / "tracking" / "metadata"
     folder.parent.mkdir(parents=True)
     folder.write_text("in the way")
@@ -217,15 +217,17 @@ def test_what_went_wrong_beside_is_a_warning(shop: ShopProject, ondatra: Command
 
 
 @pytest.mark.parametrize("selection", ["nope", "raw.contact", "+"])
-def test_a_selection_of_nothing_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, selection: str) -> None:
-    """A typing error must not pass for "nothing to do"."""
+def test_a_selection_without_models_is_a_wrong_invocation(
+    shop: ShopProject, ondatra: CommandLine, selection: str
+) -> None:
+    """A typing error must not look like "nothing to do"."""
     said = ondatra("run", selection)
     assert 2 == said.exit_code
     assert 1 == len(said.stderr.splitlines())
 
 
-def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: ShopProject, ondatra: CommandLine) -> None:
-    """Before anything starts."""
+def test_a_selection_without_its_inputs_says_what_to_select(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The run is refused before anything starts."""
     said = ondatra("run", "sync.crm")
     assert (2, "sync.crm needs raw.contacts to be computed first; select +sync.crm to do that\n") == (
         said.exit_code,
@@ -233,8 +235,8 @@ def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: ShopProject
     )
 
 
-def test_a_check_that_fails_is_told_and_is_exit_code_one(shop: ShopProject, ondatra: CommandLine) -> None:
-    """A warning is a line, and no failure."""
+def test_a_failed_check_is_reported_and_gives_exit_code_one(shop: ShopProject, ondatra: CommandLine) -> None:
+    """A failed @warning is only a line in the output."""
     path = shop.root / "models" / "sync" / "crm.sql"
     text = path.read_text()
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
@@ -247,8 +249,8 @@ def test_a_check_that_fails_is_told_and_is_exit_code_one(shop: ShopProject, onda
     assert (1, "sync.crm") == (said.exit_code, said.json_lines[0]["failed"])
 
 
-def test_programs_are_told_of_checks(shop: ShopProject, ondatra: CommandLine) -> None:
-    """As those of a sync are."""
+def test_a_program_gets_the_checks_of_a_model(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It gets the checks of a sync in the same way."""
     path = shop.root / "models" / "sync" / "crm.sql"
     path.write_text(f"-- @warning: email LIKE '%@%'\n{path.read_text()}")
     _, crm, *_ = ondatra.run_project(shop, as_json=True).json_lines
@@ -270,10 +272,10 @@ def test_programs_are_told_of_checks(shop: ShopProject, ondatra: CommandLine) ->
         ),
     ],
 )
-def test_what_the_machine_lacks_is_told_without_a_line_of_sql(
+def test_a_missing_part_of_the_machine_is_reported_without_a_sql_line(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
 ) -> None:
-    """With no tables in Spark's place: the command itself, which gets no further than this."""
+    """This test runs the real command without replacement tables. It stops at this error."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     told = ondatra("run", "raw.contacts")

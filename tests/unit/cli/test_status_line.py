@@ -1,4 +1,4 @@
-"""The last line of a terminal while a run goes on, and its absence on a pipe."""
+"""The status line of a terminal during a run. A pipe has none."""
 
 import io
 import sys
@@ -14,14 +14,14 @@ PATIENCE_SECONDS = 20
 
 
 class FakeTerminal(io.StringIO):
-    """A terminal."""
+    """A stream that says that it is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class StatusTexts:
-    """What is to be shown; a test waits until it was asked for."""
+    """The texts of a status line. A test can wait until the line has read them."""
 
     def __init__(self, *texts: str) -> None:
         self._texts = texts
@@ -37,7 +37,7 @@ class StatusTexts:
         return text
 
     def wait_until_shown(self, times: int) -> bool:
-        """Asked so often, and what it said the last time but one is on the screen."""
+        """Wait until the line has read this many texts. The last but one is then on the screen."""
         return all(self._request_tokens.acquire(timeout=PATIENCE_SECONDS) for _ in range(times))
 
 
@@ -45,8 +45,8 @@ def a_line(stream: io.StringIO) -> StatusLine:
     return StatusLine(stream, every_seconds=0.001)
 
 
-def test_a_terminal_shows_what_is_being_done_and_how_it_goes_on() -> None:
-    """Without it, ten seconds of Spark coming up look like a program that hangs."""
+def test_a_terminal_shows_the_changing_status() -> None:
+    """Without it, ten seconds of Spark's start would look like a program that hangs."""
     screen, told = FakeTerminal(), StatusTexts("one", "two")
     line = a_line(screen)
     line.show(told)
@@ -57,7 +57,7 @@ def test_a_terminal_shows_what_is_being_done_and_how_it_goes_on() -> None:
 
 
 def test_a_line_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes over its edge is on the next line, and stays there."""
+    """A longer text would continue on the next line, and remain there."""
     monkeypatch.setenv("COLUMNS", "12")
     screen, told = FakeTerminal(), StatusTexts("… 山田山田山田山田", "")
     line = a_line(screen)
@@ -67,8 +67,8 @@ def test_a_line_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch
     assert "… 山田山田" == screen.getvalue().split(CLEAR_LINE)[1]
 
 
-def test_a_pipe_shows_nothing_and_nobody_is_asked() -> None:
-    """A log of a thousand lines that wipe each other is no log."""
+def test_a_pipe_shows_no_status() -> None:
+    """A log of a thousand lines that erase each other is useless."""
     pipe, told = io.StringIO(), StatusTexts("one")
     line = a_line(pipe)
     line.show(told)
@@ -78,8 +78,8 @@ def test_a_pipe_shows_nothing_and_nobody_is_asked() -> None:
     assert ("a line that stays\n", 0) == (pipe.getvalue(), told.times)
 
 
-def test_a_line_that_stays_has_the_row_for_itself() -> None:
-    """Else its beginning would be drawn over."""
+def test_a_permanent_line_replaces_the_status_line() -> None:
+    """Otherwise its beginning would be overwritten."""
     screen, told = FakeTerminal(), StatusTexts("being done")
     line = a_line(screen)
     line.show(told)
@@ -93,8 +93,8 @@ def test_a_line_that_stays_has_the_row_for_itself() -> None:
     assert f"ended\n{CLEAR_LINE}being done" in screen.getvalue()
 
 
-def test_what_cannot_be_looked_at_ends_no_run() -> None:
-    """The queue may be locked at that moment, the JVM may be gone."""
+def test_an_unreadable_status_does_not_end_a_run() -> None:
+    """The queue may be locked at that moment, or the JVM may have ended."""
     screen, told = FakeTerminal(), StatusTexts("!", "one")
     line = a_line(screen)
     line.show(told)
@@ -103,12 +103,10 @@ def test_what_cannot_be_looked_at_ends_no_run() -> None:
     assert [*screen.getvalue().split(CLEAR_LINE)][1:3] == ["… (OSError)", "one"]
 
 
-def test_a_run_on_a_terminal_tells_of_the_model_that_it_is_at(
-    shop: ShopProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which, for how long, what Spark does, and how many there are."""
+def test_a_terminal_shows_the_running_model(shop: ShopProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows its name, the time, Spark's tasks and the number of models."""
     screen, told = FakeTerminal(), StatusTexts("Spark has done 3 of 40 tasks")
-    monkeypatch.setattr(sys, "stderr", screen)  # not in a fixture: between that and here pytest sets its own
+    monkeypatch.setattr(sys, "stderr", screen)  # not in a fixture: pytest sets its own stderr between fixture and test
     now = 3.0
     plan = shop.workspace.plan()
     progress = TextProgress(plan, clock=lambda: now)

@@ -1,4 +1,4 @@
-"""How wide a text is on a terminal."""
+"""The width of a text on a terminal."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from ondatra_dagster.cli.output import (
     shrink_columns,
 )
 
-COMBINED = "e\u0301"  # an e, and the accent that stands on it
+COMBINED = "e\u0301"  # an e with a combining accent
 
 
 @pytest.mark.parametrize(
@@ -24,17 +24,17 @@ COMBINED = "e\u0301"  # an e, and the accent that stands on it
         ("Zoë", 3),
         (f"Zo{COMBINED}", 3),
         ("日本", 4),
-        ("ｱ", 1),  # half as wide as others of its kind
+        ("ｱ", 1),  # a half-width katakana
         ("\uff21", 2),  # a full-width A
         ("한", 2),
-        ("\u1112\u1161\u11ab", 2),  # the same letter, in its parts
+        ("\u1112\u1161\u11ab", 2),  # the same character, decomposed
         ("👍", 2),
         ("🇩🇪", 2),
         ("…→·", 3),
     ],
 )
-def test_a_letter_takes_as_many_columns_as_a_terminal_gives_it(text: str, width: int) -> None:
-    """Python counts code points; the eye doesn't."""
+def test_the_width_of_a_text_is_its_number_of_columns(text: str, width: int) -> None:
+    """Python counts code points, and a terminal counts columns."""
     assert width == display_width(text)
     assert (f"{text}  |", f"  {text}|") == (pad_right(text, width + 2) + "|", pad_left(text, width + 2) + "|")
 
@@ -44,30 +44,30 @@ def test_a_letter_takes_as_many_columns_as_a_terminal_gives_it(text: str, width:
     [
         ("日本語", 6, "日本語"),
         ("日本語", 5, "日本…"),
-        ("日本語", 4, "日…"),  # half a letter has no place
+        ("日本語", 4, "日…"),  # half a character can't be shown
         ("Ada Lovelace", 4, "Ada…"),
         (f"Zo{COMBINED} Ray", 4, f"Zo{COMBINED}…"),
         ("👍👍👍", 5, "👍👍…"),
     ],
 )
-def test_what_is_cut_off_fits(text: str, width: int, expected: str) -> None:
+def test_a_shortened_text_fits(text: str, width: int, expected: str) -> None:
     """A line that is one column too wide breaks the table below it."""
     assert expected == shorten_text(text, width)
     assert display_width(expected) <= width
 
 
-def test_as_much_of_a_line_is_shown_as_has_room() -> None:
-    """Of a line that is drawn anew, one column too many would stay on the screen."""
+def test_a_cut_text_has_as_many_characters_as_fit() -> None:
+    """A line is redrawn in place: one column too many would remain on the screen."""
     assert ("日本", "日", "ab") == (cut_text("日本語", 5), cut_text("日本語", 3), cut_text("abc", 2))
 
 
-def test_columns_stand_under_each_other_beside_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
-    """A name in Japanese would push the rest of its line to the right."""
+def test_columns_with_wide_characters_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name in Japanese would move the rest of its line to the right."""
     print_table(("name", "n", "city"), [("山田", "1", "京都"), (f"Zo{COMBINED}", "12", "Ulm")])
     assert ["name   n  city", "山田   1  京都", f"Zo{COMBINED}   12  Ulm"] == capsys.readouterr().out.splitlines()
 
 
-def test_a_table_with_wide_letters_is_as_narrow_as_the_terminal() -> None:
-    """It is the letters' width that has to go, and not their number."""
+def test_a_table_with_wide_characters_fits_the_terminal() -> None:
+    """The width of the characters counts, and not their number."""
     (row,) = shrink_columns(("id", "said"), [("1", "山" * 20)], width=20, shrinks=[ColumnShrink("said", 12)])
     assert ("1", "山" * 7 + "…") == tuple(row)

@@ -1,4 +1,4 @@
-"""The trace of an error that nobody foresaw: a trace on the screen helps nobody who didn't write the code."""
+"""The traceback of an unexpected error. It goes to a file, because on the screen it helps only ondatra's developers."""
 
 import contextlib
 import errno
@@ -18,10 +18,10 @@ from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun, Unchanged
 UNCHANGED = UnchangedRun(definition="d", inputs={}, table_version="t@1", checks="", warned={}, at=1.0)
 
 
-def test_it_is_kept_in_the_project_and_its_user_gets_a_sentence(
+def test_the_traceback_is_stored_in_the_project_and_the_user_gets_a_sentence(
     shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also for who stands in a folder below."""
+    """This is also true in a subfolder of the project."""
     ondatra.run_project(shop)
     cache = shop.root / ".ondatra" / "cache.sqlite"
     UnchangedRunCache(cache).store_run("raw.contacts", UNCHANGED)
@@ -35,10 +35,10 @@ def test_it_is_kept_in_the_project_and_its_user_gets_a_sentence(
     assert log.read_text().startswith("Traceback")
 
 
-def test_without_a_project_it_goes_to_a_file_that_only_its_owner_reads(
+def test_without_a_project_the_traceback_goes_to_a_private_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may tell of rows."""
+    """It may contain rows."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     said = store_trace(ValueError("unforeseen"), None)
     (left,) = tmp_path.iterdir()
@@ -46,8 +46,8 @@ def test_without_a_project_it_goes_to_a_file_that_only_its_owner_reads(
     assert ("ValueError: unforeseen\n", 0o600) == (left.read_text(), stat.S_IMODE(left.stat().st_mode))
 
 
-def test_on_a_full_disk_it_goes_to_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes wrong there is just what one wants to know of."""
+def test_on_a_full_disk_the_traceback_goes_to_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors on a full disk are the ones that the user wants to know."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     state = tmp_path / ".ondatra"
     (state / "logs").mkdir(parents=True)
@@ -58,7 +58,7 @@ def test_on_a_full_disk_it_goes_to_a_temporary_file(tmp_path: Path, monkeypatch:
     assert left.read_text().startswith("ValueError: unforeseen")
 
 
-def test_without_any_room_the_sentence_is_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_space_only_the_sentence_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "errors.log").symlink_to("/dev/full")
@@ -66,8 +66,8 @@ def test_without_any_room_the_sentence_is_all(tmp_path: Path, monkeypatch: pytes
     assert re.fullmatch(r"ValueError: unforeseen; its trace couldn't be kept \(.*No such file.*\)", said)
 
 
-def test_the_fault_of_a_disk_needs_no_trace(tmp_path: Path) -> None:
-    """Whoever raised it."""
+def test_the_error_of_a_full_disk_has_no_traceback(tmp_path: Path) -> None:
+    """This is true wherever the error was raised."""
     said = store_trace(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
     assert re.fullmatch(rf"{tmp_path} can't be written: the disk at /\S* is full; make room there.*", said)
     assert [] == list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""A disk that is full or read-only: each command ends with a sentence that names it, and nothing is lost."""
+"""A full or read-only disk: each command ends with a sentence that names it, and nothing is lost."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class ShopDisk(NamedTuple):
 
 @pytest.fixture
 def disk(shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[ShopDisk]:
-    """The shop with all that it keeps, Dagster's history too, on one disk; it has run once and has news."""
+    """Yield the shop with its whole state and Dagster's history on one disk. It has run once and has new rows."""
     monkeypatch.delenv("DAGSTER_HOME")
     with mount_small_disk(shop.root / ".ondatra") as is_mounted:
         assert 0 == ondatra.run_project(shop).exit_code
@@ -35,10 +35,10 @@ def disk(shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatc
 
 
 @BOTH
-def test_a_run_ends_with_a_sentence_and_goes_on_later(
+def test_a_run_ends_with_a_sentence_and_continues_later(
     disk: ShopDisk, ondatra: CommandLine, api: DemoApi, spoil: Spoil
 ) -> None:
-    """Dagster's own database is the first that can't be written."""
+    """Dagster's own database is the first file that can't be written."""
     with disk.make_unwritable(spoil):
         said = ondatra("run", shop=disk.shop)
     assert 1 == said.exit_code
@@ -49,8 +49,8 @@ def test_a_run_ends_with_a_sentence_and_goes_on_later(
 
 
 @BOTH
-def test_maintain_has_each_duty_end_with_a_sentence(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
-    """What can't be written is told of by the duty that would write it, and the others have their turn."""
+def test_each_duty_of_maintain_ends_with_a_sentence(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
+    """A duty that can't write reports the disk, and the other duties still run."""
     with disk.make_unwritable(spoil):
         said = ondatra("maintain", "--json", shop=disk.shop)
     assert (1, 9) == (said.exit_code, len(said.json_lines))
@@ -60,8 +60,8 @@ def test_maintain_has_each_duty_end_with_a_sentence(disk: ShopDisk, ondatra: Com
 
 
 @BOTH
-def test_commands_that_read_go_on(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
-    """Who looks for what is wrong needs them just then."""
+def test_commands_that_only_read_still_work(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
+    """The user needs them to find the problem."""
     words = [["status"], ["history"], ["dead", "sync.crm"], ["records", "sync.crm"]]
     with disk.make_unwritable(spoil):
         assert [0, 0, 0, 0] == [ondatra(*each, shop=disk.shop).exit_code for each in words]

@@ -1,4 +1,4 @@
-"""What `ondatra doctor` finds: each check alone, on machines and projects with one fault."""
+"""The checks of `ondatra doctor`: each one separately, on a machine or a project with one problem."""
 
 import dataclasses
 import importlib.metadata
@@ -37,8 +37,8 @@ def changed(machine: CheckContext, **settings: object) -> CheckContext:
     return dataclasses.replace(machine, settings=dataclasses.replace(machine.settings, **settings))
 
 
-def test_the_installed_packages_fit() -> None:
-    """It names those that a question to us should name."""
+def test_the_installed_packages_are_compatible() -> None:
+    """The result names the packages that a question to the developers should name."""
     result = only(software_and_spark_check.check_packages(without_spark(None)))
     assert CheckLevel.OK is result.level
     assert f"pyspark {importlib.metadata.version('pyspark')}" in result.what
@@ -51,10 +51,10 @@ def test_the_installed_packages_fit() -> None:
         ("nothing-like-it>=2", "nothing-like-it is not installed; pip install 'nothing-like-it>=2'"),
     ],
 )
-def test_a_package_that_does_not_fit_is_named_with_its_command(
+def test_an_incompatible_package_is_named_with_the_command_to_fix_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requirement: str, says: str
 ) -> None:
-    """pip lets other packages change it afterwards. An extra that nobody asked for isn't missed."""
+    """pip lets other packages change it later. A package of an unused extra isn't reported."""
     info = tmp_path / "ondatra-0.1.0.dist-info"
     info.mkdir()
     lines = ["Metadata-Version: 2.1", "Name: ondatra", "Version: 0.1.0", f"Requires-Dist: {requirement}"]
@@ -64,19 +64,19 @@ def test_a_package_that_does_not_fit_is_named_with_its_command(
     assert (CheckLevel.FAILED, says.format(click=importlib.metadata.version("click"))) == (result.level, str(result))
 
 
-def test_a_project_is_counted(root: Path) -> None:
+def test_the_models_and_syncs_of_a_project_are_counted(root: Path) -> None:
     assert f"{root}: 2 models, 1 sync" == only(settings_and_variables_check.check_settings(without_spark(root))).what
 
 
-def test_outside_of_a_project_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine alone can be checked, which is what a first look is for."""
+def test_outside_of_a_project_only_the_machine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new user checks the machine before there is a project."""
     monkeypatch.chdir(tmp_path)
     result = only(settings_and_variables_check.check_settings(without_spark(None)))
     assert CheckLevel.WARNING is result.level
     assert str(result).startswith(f"{tmp_path} is not in an ondatra project, so only this machine is checked; ")
 
 
-def test_each_setting_that_cannot_be_used_is_named(root: Path) -> None:
+def test_each_invalid_setting_is_named(root: Path) -> None:
     (root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "maybe"\nui_port = 0\n')
     results = list(settings_and_variables_check.check_settings(without_spark(root)))
     assert [CheckLevel.FAILED] * 2 == [result.level for result in results]
@@ -89,7 +89,7 @@ def test_problems_of_files_are_left_to_validate(root: Path) -> None:
     assert (CheckLevel.FAILED, "`ondatra validate` names each") == (result.level, result.remedy)
 
 
-def test_a_variable_that_a_sink_needs_is_missed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unset_variable_of_a_sink_is_a_failure(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         "1 variable needed by sinks and alerts: set"
         == only(settings_and_variables_check.check_variables(without_spark(root))).what
@@ -115,14 +115,14 @@ def test_a_java_home_without_java_is_named(root: Path) -> None:
     assert (CheckLevel.FAILED, f"ONDATRA_JAVA_HOME is {root}") == (result.level, result.what.partition(",")[0])
 
 
-def test_jars_that_are_missing_are_fetched_by_the_next_run(root: Path, tmp_path: Path) -> None:
-    """Where Spark isn't to be started, nothing is fetched either."""
+def test_missing_jars_are_a_warning_because_the_next_run_fetches_them(root: Path, tmp_path: Path) -> None:
+    """A check that doesn't start Spark doesn't fetch jars, either."""
     result = only(software_and_spark_check.check_jars(changed(without_spark(root), jars=tmp_path / "jars")))
     assert (CheckLevel.WARNING, "the next run fetches them: 14 MB") == (result.level, result.remedy)
     assert not (tmp_path / "jars").exists()
 
 
-def test_jars_that_cannot_be_fetched_fail(root: Path, tmp_path: Path) -> None:
+def test_jars_that_cannot_be_fetched_are_a_failure(root: Path, tmp_path: Path) -> None:
     with running_maven_repository() as empty:
         machine = changed(read_check_context(root), jars=tmp_path / "jars", maven_mirror=empty.url)
         result = only(software_and_spark_check.check_jars(machine))
@@ -131,7 +131,7 @@ def test_jars_that_cannot_be_fetched_fail(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_jar_with_other_content_is_named(root: Path, tmp_path: Path) -> None:
-    """Its size is right, so that a run would take it."""
+    """Its size is right, so a run would use it."""
     for jar in DELTA_JARS.jars:
         (tmp_path / jar.name).write_bytes(b"\0" * jar.size)
     result = only(software_and_spark_check.check_jars(changed(without_spark(root), jars=tmp_path)))
@@ -139,7 +139,7 @@ def test_a_jar_with_other_content_is_named(root: Path, tmp_path: Path) -> None:
     assert str(tmp_path / DELTA_JARS.jars[0].name) in result.what
 
 
-def test_where_spark_runs_elsewhere_neither_java_nor_jars_are_needed(root: Path) -> None:
+def test_with_a_remote_spark_neither_java_nor_jars_are_needed(root: Path) -> None:
     machine = without_spark(root)
     assert machine.settings
     remote = dataclasses.replace(machine.settings.spark, remote="sc://127.0.0.1")
@@ -147,14 +147,14 @@ def test_where_spark_runs_elsewhere_neither_java_nor_jars_are_needed(root: Path)
         assert "not needed: spark.remote is set" == only(check(changed(machine, spark=remote))).what
 
 
-def test_the_room_on_each_disk_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_free_space_of_each_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = without_spark(root)
     assert all(" free at " in result.what for result in disk_and_port_check.check_disks(machine))
     monkeypatch.setattr(disk_and_port_check, "MIN_FREE_BYTES", 10**18)  # more than any disk has
     assert {CheckLevel.FAILED} == {result.level for result in disk_and_port_check.check_disks(machine)}
 
 
-def test_a_port_that_is_taken_is_a_warning(root: Path) -> None:
+def test_a_port_in_use_is_a_warning(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         machine = changed(without_spark(root), ui_port=port, dagster_url="https://dagster.example.com")
@@ -162,7 +162,7 @@ def test_a_port_that_is_taken_is_a_warning(root: Path) -> None:
     assert f"port {port} is in use; unless `ondatra ui` runs already, give that command another --port" in results
 
 
-def test_spark_that_does_not_start_fails(root: Path, tmp_path: Path) -> None:
+def test_a_spark_that_does_not_start_is_a_failure(root: Path, tmp_path: Path) -> None:
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'Error: no room for the heap' >&2\nexit 1\n")
@@ -173,17 +173,17 @@ def test_spark_that_does_not_start_fails(root: Path, tmp_path: Path) -> None:
     assert "Error: no room for the heap" in result.what
 
 
-def test_spark_is_not_tried_without_java(root: Path) -> None:
-    """It would say the same once more."""
+def test_spark_is_not_started_without_java(root: Path) -> None:
+    """Its error would repeat the one about Java."""
     machine = changed(read_check_context(root), java_home=root)
     name, result = list(run_checks(machine))[-1]
-    assert ("spark", "not tried; first mend java") == (name, str(result))
+    assert ("spark", "not tried; first correct java") == (name, str(result))
 
 
 @pytest.mark.parametrize(
     ("mode", "level"), [(0o600, CheckLevel.OK), (0o640, CheckLevel.WARNING), (0o604, CheckLevel.WARNING)]
 )
-def test_an_env_file_that_others_may_read_is_a_warning(root: Path, mode: int, level: CheckLevel) -> None:
+def test_an_env_file_that_other_users_may_read_is_a_warning(root: Path, mode: int, level: CheckLevel) -> None:
     (root / ".env").chmod(mode)
     result = only(settings_and_variables_check.check_variables(without_spark(root)))
     assert level is result.level

@@ -1,4 +1,4 @@
-"""Which columns the tables have that a query reads."""
+"""The columns of the tables that a query reads."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def write_log(folder: Path, columns: tuple[str, ...], *, definition: str) -> None:
-    """A Delta table of which just the log is there."""
+    """Write a Delta table that has only a log."""
     fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in columns]
     note = CommitMetadata(definition=definition, inputs={}, run_id="r")
     actions = [
@@ -35,15 +35,15 @@ def write_log(folder: Path, columns: tuple[str, ...], *, definition: str) -> Non
 
 
 @pytest.mark.parametrize(("is_current", "expected"), [(True, ["id", "odd name"]), (False, None)])
-def test_a_models_table_tells_its_columns_while_its_query_stays(project, is_current, expected):
-    """Of another query it would tell columns that are no more."""
+def test_a_models_table_gives_its_columns_while_the_query_is_the_same(project, is_current, expected):
+    """After a change of the query the table's columns may no longer exist."""
     definition = project.models["raw.a"].definition if is_current else "another"
     columns = ("id", "odd name", "__ondatra_rowid")
     write_log(Path(table_path(project.settings, "raw.a")), columns, definition=definition)
     assert expected == current_columns_lookup(project)(ModelInput(model="raw.a"))
 
 
-def test_a_delta_source_tells_its_columns(project: Project) -> None:
+def test_a_delta_source_gives_its_columns(project: Project) -> None:
     write_log(project.root / "lake" / "crm" / "deals", ("id",), definition="theirs")
     known: Callable[[SourceInput | FileInput | ModelInput], object] = current_columns_lookup(project)
     assert ["id"] == known(SourceInput(source="crm", table="deals", location="lake/crm"))
@@ -51,6 +51,6 @@ def test_a_delta_source_tells_its_columns(project: Project) -> None:
     assert known(SourceInput(source="crm", table="deals", location="main.crm")) is None
 
 
-def test_nobody_knows_the_columns_of_files_and_of_what_never_ran(project: Project) -> None:
+def test_the_columns_of_files_and_of_models_that_never_ran_are_unknown(project: Project) -> None:
     assert current_columns_lookup(project)(FileInput(format="csv", path="x")) is None
     assert current_columns_lookup(project)(ModelInput(model="raw.a")) is None

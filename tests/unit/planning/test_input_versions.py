@@ -1,4 +1,4 @@
-"""A version that stays the same over a change would hide that change for ever."""
+"""The versions of inputs. A version that stays the same after a change would hide that change forever."""
 
 import os
 from pathlib import Path
@@ -39,24 +39,24 @@ def a_file(settings: Settings, path: str, text: str) -> Path:
     return file
 
 
-def test_a_models_version_is_its_tables(settings: Settings) -> None:
-    """The newest commit of any kind doesn't count: OPTIMIZE changes no rows."""
+def test_a_models_version_is_the_version_of_its_table(settings: Settings) -> None:
+    """Commits that don't change rows, such as OPTIMIZE, don't count."""
     assert "t@3" == version(ModelInput(model="raw.x"), settings, raw_x=a_table())
 
 
 def test_a_rebuilt_table_has_another_version(settings: Settings) -> None:
-    """It starts at 0 again, and may come to the same number."""
+    """Its numbers start at 0 again, and may reach the same number."""
     before = version(ModelInput(model="raw.x"), settings, raw_x=a_table(table_id="old"))
     assert before != version(ModelInput(model="raw.x"), settings, raw_x=a_table(table_id="new"))
 
 
 def test_a_model_without_a_table_is_missing(settings: Settings) -> None:
-    """The plan has to say so, not Spark."""
+    """The plan has to report it, before Spark does."""
     assert MODEL_NOT_BUILT == version(ModelInput(model="raw.x"), settings)
 
 
 def test_a_file_that_is_touched_has_another_version(settings: Settings) -> None:
-    """Size alone doesn't tell a corrected letter."""
+    """The size alone doesn't show a corrected character."""
     read = FileInput(format="csv", path="data/x.csv")
     file = a_file(settings, "data/x.csv", "a")
     before = version(read, settings)
@@ -66,8 +66,8 @@ def test_a_file_that_is_touched_has_another_version(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("path", ["data/*.csv", "data"])
-def test_a_further_file_changes_the_version_of_a_pattern_and_of_a_folder(settings: Settings, path: str) -> None:
-    """New files are how most raw data arrives."""
+def test_a_new_file_changes_the_version_of_a_pattern_or_folder(settings: Settings, path: str) -> None:
+    """Most raw data arrives as new files."""
     a_file(settings, "data/1.csv", "a")
     before = version(FileInput(format="csv", path=path), settings)
     a_file(settings, "data/2.csv", "a")
@@ -75,7 +75,7 @@ def test_a_further_file_changes_the_version_of_a_pattern_and_of_a_folder(setting
 
 
 def test_files_that_spark_does_not_read_do_not_count(settings: Settings) -> None:
-    """Markers such as _SUCCESS come and go."""
+    """Markers such as _SUCCESS appear and disappear."""
     a_file(settings, "data/1.csv", "a")
     before = version(FileInput(format="csv", path="data"), settings)
     a_file(settings, "data/_SUCCESS", "")
@@ -91,13 +91,13 @@ def test_files_that_spark_does_not_read_do_not_count(settings: Settings) -> None
         SourceInput(source="crm", table="x", location="gs://bucket/tables"),
     ],
 )
-def test_what_cannot_be_looked_at_counts_as_changed(settings: Settings, read: Input) -> None:
-    """Better computed once too often than never again."""
+def test_an_input_that_cannot_be_read_counts_as_changed(settings: Settings, read: Input) -> None:
+    """It is better to compute a table once too often than never again."""
     assert UNVERSIONED == version(read, settings)
 
 
-def test_files_that_only_braces_name_have_a_version(settings: Settings) -> None:
-    """Python's own patterns don't know them."""
+def test_files_that_match_only_with_braces_have_a_version(settings: Settings) -> None:
+    """Python's own patterns have no braces."""
     read = FileInput(format="csv", path="data/{a,b}.csv")
     a_file(settings, "data/a.csv", "a")
     before = version(read, settings)
@@ -105,7 +105,7 @@ def test_files_that_only_braces_name_have_a_version(settings: Settings) -> None:
     assert before != version(read, settings)
 
 
-def test_a_file_of_the_same_size_in_the_same_second_is_another(settings: Settings) -> None:
+def test_a_change_within_the_same_second_gives_another_version(settings: Settings) -> None:
     read = FileInput(format="csv", path="data/x.csv")
     file = a_file(settings, "data/x.csv", "a")
     os.utime(file, ns=(10**18, 10**18))
@@ -114,7 +114,7 @@ def test_a_file_of_the_same_size_in_the_same_second_is_another(settings: Setting
     assert before != version(read, settings)
 
 
-def test_a_project_in_a_folder_that_looks_like_a_pattern_sees_its_files_change(tmp_path: Path) -> None:
+def test_a_project_folder_that_looks_like_a_pattern_has_file_versions(tmp_path: Path) -> None:
     root = tmp_path / "my [shop]"
     root.mkdir()
     settings = read_settings(root, {})
@@ -124,8 +124,8 @@ def test_a_project_in_a_folder_that_looks_like_a_pattern_sees_its_files_change(t
     assert before != version(FileInput(format="csv", path="x.csv"), settings)
 
 
-def test_a_moved_project_has_the_same_files(tmp_path: Path) -> None:
-    """The path that counts is the one within the project."""
+def test_a_moved_project_has_the_same_versions(tmp_path: Path) -> None:
+    """The path inside the project counts."""
     versions = set()
     for name in ("one", "two"):
         settings = read_settings(tmp_path / name, {})
@@ -134,26 +134,26 @@ def test_a_moved_project_has_the_same_files(tmp_path: Path) -> None:
     assert 1 == len(versions)
 
 
-def test_what_is_not_there_says_so(settings: Settings) -> None:
-    """No version: an empty folder's would be the same as a lost one's."""
+def test_a_missing_input_is_reported_as_missing(settings: Settings) -> None:
+    """It has no version: an empty folder would have the same version as a lost one."""
     assert INPUT_NOT_FOUND == version(FileInput(format="csv", path="x.csv"), settings)
     assert INPUT_NOT_FOUND == version(SourceInput(source="crm", table="x", location="data/tables"), settings)
 
 
 def test_a_folder_of_plain_files_has_no_version(settings: Settings) -> None:
-    """Who writes there promises nothing about when it is whole."""
+    """Another program writes there, and doesn't say when a file is complete."""
     a_file(settings, "lake/x/part.parquet", "")
     assert UNVERSIONED == version(SourceInput(source="crm", table="x", location="lake/"), settings)
 
 
-def test_a_delta_tables_version_is_its_own_wherever_it_is(settings: Settings) -> None:
+def test_a_delta_table_at_any_path_has_its_own_version(settings: Settings) -> None:
     metadata = '{"metaData": {"id": "theirs", "schemaString": "{\\"fields\\": []}", "configuration": {}}}'
     a_file(settings, f"lake/Odd Name/_delta_log/{0:020}.json", metadata)
     assert "theirs@0" == version(SourceInput(source="crm", table="Odd Name", location="lake/"), settings)
 
 
-def test_each_log_is_read_once_for_a_plan(settings: Settings) -> None:
-    """A plan is made from one state of the world."""
+def test_each_log_is_read_once_per_plan(settings: Settings) -> None:
+    """A plan is made from one consistent state."""
     tables = table_state_lookup(settings)
     assert tables("raw.x") is None
     (settings.root / ".ondatra" / "warehouse" / "raw" / "x" / "_delta_log").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Columns that surely don't exist are found in a project's queries before Spark starts, from tables' logs."""
+"""The columns that certainly don't exist. They are found in queries and table logs before Spark starts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ def write(root: Path, files: Mapping[str, str]) -> Project:
 
 
 def write_log(folder: str | Path, columns: tuple[str, ...], note: CommitMetadata) -> None:
-    """A Delta table of which just the log is there."""
+    """Write a Delta table that has only a log."""
     fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in columns]
     schema = orjson.dumps({"type": "struct", "fields": fields}).decode()
     actions = [{"commitInfo": {"userMetadata": note.dump()}}, {"metaData": {"id": "t", "schemaString": schema}}]
@@ -45,7 +45,7 @@ def write_log(folder: str | Path, columns: tuple[str, ...], note: CommitMetadata
 
 
 def ran(project: Project, model_id: str, columns: tuple[str, ...] = COLUMNS) -> None:
-    """Let the model have a table, as if it had run on what is there."""
+    """Write a table for the model, as if it had run on the current inputs."""
     model = project.models[model_id]
     inputs = read_input_versions(model.inputs, project.settings, table_state_lookup(project.settings))
     note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="r")
@@ -58,7 +58,7 @@ def found(project: Project, unchanged: Mapping[str, UnchangedRun] | None = None)
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Project:
-    """A table of all columns of a file, and a query that spells one of them wrong."""
+    """Return a project with a table of all columns of a file, and with a query that misspells one of them."""
     project = write(tmp_path, FILES)
     ran(project, "raw.customers")
     return project
@@ -68,8 +68,8 @@ def test_a_wrong_column_of_a_table_is_found(shop: Project) -> None:
     assert FOUND == found(shop)
 
 
-def test_a_model_that_doesnt_run_is_read_as_its_table_is(shop: Project) -> None:
-    """Its definition was edited, and another model alone is selected."""
+def test_the_table_counts_for_a_model_that_does_not_run(shop: Project) -> None:
+    """Its definition was edited, but only another model is selected."""
     project = write(shop.root, {"models/raw/customers.sql": "select 'x' as email, 'y' as lastnme"})
     of_run = [str(each) for each in find_missing_columns(project, {"raw.customers"}.__contains__, {"sync.crm"})]
     assert FOUND == of_run
@@ -77,13 +77,13 @@ def test_a_model_that_doesnt_run_is_read_as_its_table_is(shop: Project) -> None:
     assert [] == find_missing_columns(project, {"raw.customers"}.__contains__, {"raw.customers"})
 
 
-def test_a_file_that_has_changed_may_have_other_columns(shop: Project) -> None:
-    """The next run reads it before the query."""
+def test_a_changed_file_may_have_other_columns(shop: Project) -> None:
+    """The next run reads the file before the query."""
     (shop.root / "data" / "customers.csv").write_text("email,lastname,lastnme\na@example.com,A,B\n")
     assert [] == found(shop)
 
 
-def test_a_file_that_was_read_again_without_a_change_has_the_same_columns(shop: Project) -> None:
+def test_a_file_that_was_read_again_without_changes_has_the_same_columns(shop: Project) -> None:
     (shop.root / "data" / "customers.csv").write_text("email,lastname\na@example.com,A\n\n")
     tables = table_state_lookup(shop.settings)
     model, table = shop.models["raw.customers"], tables("raw.customers")
@@ -97,7 +97,7 @@ def test_a_file_that_was_read_again_without_a_change_has_the_same_columns(shop: 
     assert FOUND == found(shop, {"raw.customers": unchanged})
 
 
-def test_a_table_that_was_never_made_may_have_any_column(tmp_path: Path) -> None:
+def test_a_table_that_does_not_exist_yet_may_have_any_column(tmp_path: Path) -> None:
     assert [] == found(write(tmp_path, FILES))
 
 
@@ -115,13 +115,13 @@ def test_a_table_that_was_never_made_may_have_any_column(tmp_path: Path) -> None
         ("select *, 1 as one from csv.`data/customers.csv`", []),
     ],
 )
-def test_an_edited_definition_counts_and_not_its_table(shop: Project, query: str, expected: list[str]) -> None:
-    """It runs first."""
+def test_the_edited_query_of_a_model_counts_and_not_its_table(shop: Project, query: str, expected: list[str]) -> None:
+    """The edited model runs first."""
     assert expected == found(write(shop.root, {"models/raw/customers.sql": query}))
 
 
-def test_what_a_table_is_made_from_may_have_other_columns_too(tmp_path: Path) -> None:
-    """Stars upon stars: the first file decides."""
+def test_a_changed_file_may_change_the_columns_of_all_tables_above_it(tmp_path: Path) -> None:
+    """With SELECT * at each level, the columns of the file decide."""
     project = write(
         tmp_path,
         {
@@ -149,7 +149,7 @@ def test_a_wrong_column_of_a_delta_source_is_found(tmp_path: Path) -> None:
     assert [f"{told} the columns are amount"] == found(project)
 
 
-def test_the_columns_of_a_kind_are_there_too(tmp_path: Path) -> None:
+def test_the_system_columns_of_a_kind_exist_too(tmp_path: Path) -> None:
     project = write(
         tmp_path,
         {
@@ -161,6 +161,6 @@ def test_the_columns_of_a_kind_are_there_too(tmp_path: Path) -> None:
     assert [told] == [each.partition(": ")[2].partition(" the columns")[0] for each in found(project)]
 
 
-def test_names_that_may_be_patterns_are_left_to_spark(shop: Project) -> None:
+def test_column_names_that_may_be_patterns_are_left_to_spark(shop: Project) -> None:
     settings = '[tool.ondatra.spark.conf]\n"spark.sql.parser.quotedRegexColumnNames" = "true"\n'
     assert [] == found(write(shop.root, {"pyproject.toml": settings}))

@@ -1,4 +1,4 @@
-"""What runs and why, for each state that a table, an input and a queue can be in."""
+"""The plan: which models and syncs run and why, for each state of a table, an input and a queue."""
 
 import dataclasses
 from pathlib import Path
@@ -37,7 +37,7 @@ def a_model(name: str, *inputs: Input, sink: ModelSink | None = None, is_determi
 
 @dataclasses.dataclass(kw_only=True)
 class FakeQueueStatus:
-    """A queue as it stands."""
+    """The status of a queue, without a queue."""
 
     table_id: str | None = "sync.crm"
     watermark: int = 1
@@ -57,7 +57,7 @@ class FakeQueueStatus:
 
 @dataclasses.dataclass
 class PlanFixture:
-    """raw.x reads a file, sync.crm reads raw.x and is pushed; all is up to date until a test changes it."""
+    """A project in which raw.x reads a file, and sync.crm reads raw.x and is pushed. At first all is up to date."""
 
     root: Path
     sinks: str = "on"
@@ -82,7 +82,7 @@ class PlanFixture:
         return Project(root=self.root, settings=settings, models=models, sink_files={})
 
     def write(self, model: Model, *, version: int = 1, note: bool = True) -> None:
-        """The model's table as a run leaves it now."""
+        """Write the model's table as a run would leave it now."""
         noted = CommitMetadata(definition=model.definition, inputs=self.versions(model), run_id="r")
         self.tables[model.id] = TableState(
             table_id=model.id,
@@ -124,14 +124,14 @@ def plan_fixture(tmp_path: Path) -> PlanFixture:
 IDLE = "nothing it reads has changed"
 
 
-def test_nothing_runs_when_nothing_changed(plan_fixture: PlanFixture) -> None:
-    """The no-op that users meet most has to cost nothing."""
+def test_nothing_runs_if_nothing_has_changed(plan_fixture: PlanFixture) -> None:
+    """This is the most frequent case, so it must cost nothing."""
     assert [("raw.x", WorkNeeded.NO, IDLE), ("sync.crm", WorkNeeded.NO, IDLE)] == plan_fixture.planned_steps()
     assert not plan_fixture.plan().has_work
 
 
-def test_a_changed_file_runs_its_model_and_perhaps_what_is_below(plan_fixture: PlanFixture) -> None:
-    """Whether the rows below change is known when those above are there."""
+def test_a_changed_file_runs_its_model_and_perhaps_the_models_below(plan_fixture: PlanFixture) -> None:
+    """Whether the rows below change is known only after the models above have run."""
     (plan_fixture.root / "data" / "x.csv").write_text("newer")
     assert [
         ("raw.x", WorkNeeded.YES, "data/x.csv changed"),
@@ -140,32 +140,32 @@ def test_a_changed_file_runs_its_model_and_perhaps_what_is_below(plan_fixture: P
     assert (WorkNeeded.MAYBE, "sync.crm may change") == plan_fixture.sync()
 
 
-def test_a_lost_file_is_told(plan_fixture: PlanFixture) -> None:
-    """The run says what to do, and what the table has stays."""
+def test_a_missing_file_is_the_reason_to_run(plan_fixture: PlanFixture) -> None:
+    """The run says what to do, and the table keeps its rows."""
     (plan_fixture.root / "data" / "x.csv").unlink()
     assert ("raw.x", WorkNeeded.YES, "data/x.csv isn't there") == plan_fixture.planned_steps()[0]
 
 
 def test_a_model_whose_input_was_written_runs(plan_fixture: PlanFixture) -> None:
-    """For instance by a run that was killed before it came to this model."""
+    """For example, an earlier run was killed before it reached this model."""
     plan_fixture.write(plan_fixture.models[0], version=2)
     assert ("sync.crm", WorkNeeded.YES, "raw.x changed") == plan_fixture.planned_steps()[1]
 
 
 def test_a_model_without_a_table_runs(plan_fixture: PlanFixture) -> None:
-    """Its first run."""
+    """This is its first run."""
     del plan_fixture.tables["raw.x"]
     assert ("raw.x", WorkNeeded.YES, "it has no table yet") == plan_fixture.planned_steps()[0]
 
 
 def test_a_changed_definition_runs(plan_fixture: PlanFixture) -> None:
-    """Comments and white space aren't part of it: that is the loader's."""
+    """The loader excludes comments and white space from the definition."""
     plan_fixture.models[0] = dataclasses.replace(plan_fixture.models[0], definition="another")
     assert ("raw.x", WorkNeeded.YES, "its definition changed") == plan_fixture.planned_steps()[0]
 
 
 def test_a_new_check_runs_its_model(plan_fixture: PlanFixture) -> None:
-    """Rows that nobody looked at may fail it; that nothing is written then is the kind's affair."""
+    """Existing rows may fail the new check. The kind ensures that nothing is written then."""
     check = RowCheck(
         check_type=CheckType.AUDIT, name="audit_a", condition="a", sql="a", words=("a",), columns=("a",), line=1
     )
@@ -183,20 +183,20 @@ def test_a_new_check_runs_its_model(plan_fixture: PlanFixture) -> None:
     assert {"warning_b": 3} == plan_fixture.plan().models[0].warned
 
 
-def test_a_query_that_may_differ_each_time_always_runs(plan_fixture: PlanFixture) -> None:
+def test_a_query_that_is_not_deterministic_always_runs(plan_fixture: PlanFixture) -> None:
     """rand() has no version."""
     plan_fixture.models[0] = dataclasses.replace(plan_fixture.models[0], is_deterministic=False)
     assert ("raw.x", WorkNeeded.YES, "its query may give other rows each time") == plan_fixture.planned_steps()[0]
 
 
-def test_a_table_that_somebody_else_wrote_is_brought_back(plan_fixture: PlanFixture) -> None:
-    """RESTORE by hand leaves a commit without our note."""
+def test_a_table_that_another_program_wrote_is_computed_again(plan_fixture: PlanFixture) -> None:
+    """RESTORE leaves a commit without ondatra's metadata."""
     plan_fixture.write(plan_fixture.models[0], version=2, note=False)
     assert ("raw.x", WorkNeeded.YES, "another program wrote its table last") == plan_fixture.planned_steps()[0]
 
 
-def test_a_run_that_wrote_nothing_is_enough(plan_fixture: PlanFixture) -> None:
-    """It found the table as it should be, from these very inputs."""
+def test_a_run_that_wrote_nothing_counts_as_up_to_date(plan_fixture: PlanFixture) -> None:
+    """It computed the same rows from the same inputs."""
     plan_fixture.write(plan_fixture.models[0], version=2)
     crm = plan_fixture.models[1]
     plan_fixture.unchanged_runs["sync.crm"] = UnchangedRun(
@@ -205,8 +205,8 @@ def test_a_run_that_wrote_nothing_is_enough(plan_fixture: PlanFixture) -> None:
     assert WorkNeeded.NO == plan_fixture.planned_steps()[1][1]
 
 
-def test_a_remembered_run_of_another_version_counts_for_nothing(plan_fixture: PlanFixture) -> None:
-    """The table was written since, maybe by another hand."""
+def test_a_cached_run_of_another_table_version_is_ignored(plan_fixture: PlanFixture) -> None:
+    """The table was written since then, perhaps by another program."""
     crm = plan_fixture.models[1]
     plan_fixture.write(plan_fixture.models[0], version=2)
     plan_fixture.unchanged_runs["sync.crm"] = UnchangedRun(
@@ -216,7 +216,7 @@ def test_a_remembered_run_of_another_version_counts_for_nothing(plan_fixture: Pl
 
 
 def test_an_input_without_versions_always_runs_its_model(plan_fixture: PlanFixture) -> None:
-    """It may have changed."""
+    """The input may have changed."""
     there = FileInput(format="csv", path="hdfs://host/x.csv")
     plan_fixture.models[0] = dataclasses.replace(plan_fixture.models[0], inputs=(there,))
     plan_fixture.write(plan_fixture.models[0])
@@ -227,16 +227,16 @@ def test_an_input_without_versions_always_runs_its_model(plan_fixture: PlanFixtu
     ) == plan_fixture.planned_steps()[0]
 
 
-def test_a_selection_leaves_the_rest_alone(plan_fixture: PlanFixture) -> None:
-    """What isn't selected doesn't run, and counts as it stands."""
+def test_models_outside_the_selection_do_not_run(plan_fixture: PlanFixture) -> None:
+    """Their tables are used without an update."""
     del plan_fixture.tables["sync.crm"]
     assert ["sync.crm"] == [name for name, _, _ in plan_fixture.planned_steps("sync.crm")]
     assert ["raw.x"] == [name for name, _, _ in plan_fixture.planned_steps("raw.x")]
     assert () == plan_fixture.plan("raw.x").syncs
 
 
-def test_a_selection_that_needs_more_says_what(plan_fixture: PlanFixture) -> None:
-    """Else Spark would say it, a minute later and in other words."""
+def test_a_selection_that_needs_more_models_names_them(plan_fixture: PlanFixture) -> None:
+    """Otherwise Spark would report it a minute later, and in other words."""
     del plan_fixture.tables["raw.x"]
     with pytest.raises(SelectionError, match=r"needs raw\.x to be made before it; select \+sync\.crm"):
         plan_fixture.plan("sync.crm")
@@ -257,33 +257,35 @@ def test_a_selection_that_needs_more_says_what(plan_fixture: PlanFixture) -> Non
         (FakeQueueStatus(has_open_run=True), "an earlier run left records to publish"),
     ],
 )
-def test_a_sync_with_work_says_which(plan_fixture: PlanFixture, queue: FakeQueueStatus | None, reason: str) -> None:
-    """Work is what is there, not what was heard of."""
+def test_a_sync_with_work_says_what_it_is(
+    plan_fixture: PlanFixture, queue: FakeQueueStatus | None, reason: str
+) -> None:
+    """The plan reads the actual state, and relies on no notification."""
     plan_fixture.queues = {"crm": queue} if queue else {}
     assert (WorkNeeded.YES, reason) == plan_fixture.sync()
 
 
-def test_a_sync_that_ran_and_has_no_queue_is_not_told_as_new(plan_fixture: PlanFixture) -> None:
-    """Who read that it never ran would wait for its whole table to go out."""
+def test_a_sync_that_ran_and_lost_its_queue_is_not_called_new(plan_fixture: PlanFixture) -> None:
+    """A user who reads that it never ran would expect its whole table to be sent."""
     plan_fixture.begun = {"crm"}
     for plan_fixture.queues in ({}, {"crm": FakeQueueStatus(table_id=None)}):
         assert (WorkNeeded.YES, "it has no queue any more") == plan_fixture.sync()
 
 
-def test_many_versions_are_told_as_a_range(plan_fixture: PlanFixture) -> None:
-    """A sink that was off for a while has them."""
+def test_many_versions_are_shown_as_a_range(plan_fixture: PlanFixture) -> None:
+    """A sync whose sink was off for a while has many new versions."""
     plan_fixture.write(plan_fixture.models[1], version=7)
     assert (WorkNeeded.YES, "versions 2 to 7 of sync.crm") == plan_fixture.sync()
 
 
-def test_rows_that_were_newly_set_aside_wake_the_sync(plan_fixture: PlanFixture) -> None:
+def test_new_invalid_rows_run_the_sync(plan_fixture: PlanFixture) -> None:
     """They have to be recorded, although the table itself didn't change."""
     plan_fixture.invalid = 0
     assert (WorkNeeded.YES, "rows of sync.crm are newly invalid") == plan_fixture.sync()
 
 
 def test_waiting_rows_alone_are_no_work(plan_fixture: PlanFixture) -> None:
-    """They have their time."""
+    """Their retry time hasn't come yet."""
     plan_fixture.queues["crm"] = FakeQueueStatus(next_due_at=9e9)
     assert WorkNeeded.NO == plan_fixture.sync()[0]
 
@@ -291,7 +293,7 @@ def test_waiting_rows_alone_are_no_work(plan_fixture: PlanFixture) -> None:
 @pytest.mark.parametrize(
     ("queue", "reads"), [(FakeQueueStatus(watermark=0), True), (FakeQueueStatus(pending_units=1), False)]
 )
-def test_only_news_need_the_table(plan_fixture: PlanFixture, queue: FakeQueueStatus, *, reads: bool) -> None:
+def test_only_new_versions_need_the_table(plan_fixture: PlanFixture, queue: FakeQueueStatus, *, reads: bool) -> None:
     """A retry must not start a JVM."""
     plan_fixture.queues["crm"] = queue
     (step,) = plan_fixture.plan().syncs
@@ -299,14 +301,14 @@ def test_only_news_need_the_table(plan_fixture: PlanFixture, queue: FakeQueueSta
 
 
 def test_sinks_that_are_off_have_no_work(plan_fixture: PlanFixture) -> None:
-    """The changes wait in the feed."""
+    """The changes wait in the table's change feed."""
     plan_fixture.sinks = "off"
     plan_fixture.queues["crm"] = FakeQueueStatus(watermark=0)
     assert (WorkNeeded.NO, "sinks are off") == plan_fixture.sync()
 
 
-def test_a_paused_sync_asks_about_its_jobs(plan_fixture: PlanFixture) -> None:
-    """Their time passes, and to ask sends no row."""
+def test_a_paused_sync_still_polls_its_jobs(plan_fixture: PlanFixture) -> None:
+    """The jobs have a time limit, and a poll sends no row."""
     plan_fixture.queues["crm"] = FakeQueueStatus(pending_units=2, polls_due=1, is_paused=True)
     assert (WorkNeeded.YES, "open jobs are to be polled") == plan_fixture.sync()
 
@@ -320,10 +322,10 @@ def test_a_paused_sync_asks_about_its_jobs(plan_fixture: PlanFixture) -> None:
         ("dry", FakeQueueStatus(polls_due=1), "sinks are dry: open jobs are to be polled"),
     ],
 )
-def test_a_held_sync_takes_what_is_new_and_leaves_what_waits(
+def test_a_sync_that_cannot_send_reads_new_rows_only(
     plan_fixture: PlanFixture, sinks: str, queue: FakeQueueStatus, told: str
 ) -> None:
-    """A run that sends nothing is started for new rows, not once more for those that it left."""
+    """A run that sends nothing starts for new rows, but not again for rows that already wait."""
     plan_fixture.sinks = sinks
     plan_fixture.queues["crm"] = queue
     assert (WorkNeeded.NO, told) == plan_fixture.sync()

@@ -1,4 +1,4 @@
-"""A table is found by the name that users have for it."""
+"""The lookup of a table by the name that users know."""
 
 from pathlib import Path
 
@@ -37,11 +37,11 @@ def test_a_table_is_found(project: Project, name: str, found: str, place: str) -
     assert (found, str(project.root / place)) == (table.name, table.address)
 
 
-def test_a_catalogs_table_has_no_folder(project: Project) -> None:
+def test_a_table_in_a_catalog_has_no_folder(project: Project) -> None:
     assert find_named_table(project, "main.deals").address is None
 
 
-def test_a_wrong_name_has_the_nearest_right_one(project: Project) -> None:
+def test_a_wrong_name_is_refused_with_the_nearest_right_one(project: Project) -> None:
     aside = project.settings.root / ".ondatra/warehouse/sync/crm__invalid"
     write_table(aside, pa.table({"id": [1]}))
     with pytest.raises(SelectionError, match=r"there is no table 'mart\.order'; did you mean mart\.Orders\?"):

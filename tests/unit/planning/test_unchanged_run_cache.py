@@ -1,4 +1,4 @@
-"""The cache is a file beside the tables, which may be lost, old or just being made."""
+"""The cache of unchanged runs: a file next to the tables, which may be missing, old or unfinished."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def an_entry(*, version: str = "t@1") -> UnchangedRun:
     )
 
 
-def test_what_is_remembered_is_read_by_another(path: Path) -> None:
+def test_a_stored_run_is_read_by_another_process(path: Path) -> None:
     """The next run is another process."""
     UnchangedRunCache(path).store_run("mart.a", an_entry())
     UnchangedRunCache(path).store_run("mart.b", an_entry(version="t@2"))
@@ -26,20 +26,20 @@ def test_what_is_remembered_is_read_by_another(path: Path) -> None:
 
 
 def test_the_newest_run_counts(path: Path) -> None:
-    """An older one says nothing of the inputs as they are."""
+    """An older run doesn't show the current inputs."""
     UnchangedRunCache(path).store_run("mart.a", an_entry())
     UnchangedRunCache(path).store_run("mart.a", an_entry(version="t@2"))
     assert {"mart.a": an_entry(version="t@2")} == UnchangedRunCache(path).read_runs()
 
 
-def test_a_cache_that_is_not_there_is_empty_and_stays_so(path: Path) -> None:
+def test_a_missing_cache_is_empty_and_is_not_created(path: Path) -> None:
     """Planning writes nothing."""
     assert {} == UnchangedRunCache(path).read_runs()
     assert not path.exists()
 
 
-def test_a_cache_that_is_just_being_made_is_empty(path: Path) -> None:
-    """Its file is there before its table."""
+def test_a_cache_without_its_table_is_empty(path: Path) -> None:
+    """Another process has created the file, but not yet its table."""
     path.parent.mkdir()
     path.touch()
     assert {} == UnchangedRunCache(path).read_runs()

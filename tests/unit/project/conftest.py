@@ -1,4 +1,4 @@
-"""Projects made of texts."""
+"""The fixtures that make projects from file contents."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ Files = Mapping[str, str | bytes]
 
 @pytest.fixture
 def write_project(tmp_path: Path) -> Callable[[Files], Path]:
-    """Write files below a folder whose name has a space, and give the folder."""
+    """Write files below a folder whose name has a space, and return the folder."""
 
     def write_files(files: Files) -> Path:
         root = tmp_path / "my shop"
@@ -31,7 +31,7 @@ def write_project(tmp_path: Path) -> Callable[[Files], Path]:
 
 @pytest.fixture
 def load_from_files(write_project: Callable[[Files], Path]) -> Callable[[Files], Project]:
-    """Load a project that is made of these files."""
+    """Load a project that consists of these files."""
 
     def load_files(files: Files) -> Project:
         root = write_project(files)
@@ -42,7 +42,7 @@ def load_from_files(write_project: Callable[[Files], Path]) -> Callable[[Files],
 
 @pytest.fixture
 def find_problems(load_from_files: Callable[[Files], Project]) -> Callable[[Files], list[str]]:
-    """What is wrong with a project that is made of these files, line by line."""
+    """Return the problems of a project that consists of these files, one line each."""
 
     def problems_of(files: Files) -> list[str]:
         with pytest.raises(ProjectError) as caught:

@@ -1,4 +1,4 @@
-"""Where the columns of a project's models come from."""
+"""The source columns of a project's models."""
 
 import time
 
@@ -26,7 +26,7 @@ def shop(load_from_files):
 
 
 def direct(lineage: LineageResolver, model: str) -> dict[str, list[str] | None]:
-    """Each column with what it is made of; None where that isn't known."""
+    """Return each column's direct sources, or None if they are unknown."""
     found = lineage.columns(lineage._project.model(model))
     return {
         column.name: [f"{origin.input.name}.{origin.column}" for origin in column.origins] if column.is_known else None
@@ -39,7 +39,7 @@ def drawn(branch: LineageBranch) -> object:
     return (name, *map(drawn, branch.upstream_branches)) if branch.upstream_branches else name
 
 
-def test_each_column_is_made_of_columns_of_inputs(shop):
+def test_each_column_has_its_source_columns(shop):
     lineage = LineageResolver(shop)
     assert {"sku": ["json.`data/p.json`.sku"], "price": ["json.`data/p.json`.price"]} == direct(lineage, "raw.prices")
     assert {
@@ -51,7 +51,7 @@ def test_each_column_is_made_of_columns_of_inputs(shop):
     assert {"id": ["mart.totals.id"], "total": ["mart.totals.total"], "sent at": []} == direct(lineage, "sync.crm")
 
 
-def test_a_column_is_followed_up_to_the_files(shop):
+def test_a_column_is_traced_to_the_files(shop):
     lineage = LineageResolver(shop)
     expected = (
         "sync.crm total",
@@ -72,8 +72,8 @@ def test_a_column_is_followed_up_to_the_files(shop):
     assert is_all
 
 
-def test_what_stands_above_twice_is_drawn_once(load_from_files):
-    """Else a project of many layers would fill the screen."""
+def test_a_repeated_branch_is_drawn_only_once(load_from_files):
+    """Otherwise the tree of a project with many layers would fill the screen."""
     shop = load_from_files(
         {
             "models/a/one.sql": "select x from csv.`f`",
@@ -86,7 +86,7 @@ def test_what_stands_above_twice_is_drawn_once(load_from_files):
 
 
 def test_a_star_shows_the_columns_that_the_table_has(shop):
-    """Nobody else can know what the file's header says."""
+    """Only the table shows which columns the file's header has."""
     tables = {"raw.orders": ["id", "sku", "quantity"], "mart.both": ["id", "sku", "amount", "n", "1"]}
 
     def known(read: Input) -> list[str] | None:
@@ -95,26 +95,26 @@ def test_a_star_shows_the_columns_that_the_table_has(shop):
     lineage = LineageResolver(shop, known)
     expected = {name: [f"csv.`data/o.csv`.{name}"] for name in ("id", "sku", "quantity")}
     assert expected == direct(lineage, "raw.orders")
-    # Spark has found a name for the last one
+    # Spark has chosen a name for the last one
     assert {"id", "sku", "amount", "n", "1"} == set(direct(lineage, "mart.both"))
     assert [] == direct(lineage, "mart.both")["1"]
     assert {} == direct(LineageResolver(shop), "raw.orders")
 
 
-def test_a_column_of_a_star_can_be_asked_for_without_its_table(shop):
+def test_a_column_of_a_star_has_a_lineage_before_its_table_exists(shop):
     lineage = LineageResolver(shop)
     (origin,) = lineage.column(shop.model("raw.orders"), "anything").origins
     assert "anything" == origin.column
 
 
-def test_an_unknown_column_is_said_with_the_nearest_right_one(shop):
+def test_an_unknown_column_is_refused_with_the_nearest_right_one(shop):
     message = "mart.totals has no column 'totl'; did you mean 'total'? the columns are id, total"
     with pytest.raises(SelectionError) as refused:
         LineageResolver(shop).column(shop.model("mart.totals"), "totl")
     assert message == str(refused.value)
 
 
-def test_what_cannot_be_followed_is_unknown_all_the_way(load_from_files):
+def test_a_column_above_an_untraceable_one_has_unknown_sources(load_from_files):
     shop = load_from_files(
         {
             "models/a/one.sql": "select * from csv.`f` pivot (sum(x) for y in (1 as p))",
@@ -127,16 +127,16 @@ def test_what_cannot_be_followed_is_unknown_all_the_way(load_from_files):
     assert ((), False) == lineage.sources(shop.model("a.two"), "q")
 
 
-def test_a_merge_reading_itself_through_names_is_its_input(load_from_files):
-    """A model of the same table name elsewhere isn't this one."""
+def test_a_model_with_the_table_name_of_its_input_reads_that_input(load_from_files):
+    """b.x reads a.x: a model with the same table name in another schema is another model."""
     shop = load_from_files(
         {"models/a/x.sql": "select id from csv.`f`", "models/b/x.sql": "select x.id, a.x.id as again from a.x"}
     )
     assert {"id": ["a.x.id"], "again": ["a.x.id"]} == direct(LineageResolver(shop), "b.x")
 
 
-def test_a_kinds_own_columns_are_made_of_nothing_that_was_read(load_from_files):
-    """Readers see them, and an input has them like any other column."""
+def test_a_kinds_system_columns_have_no_sources(load_from_files):
+    """Readers see these columns, and an input has them like any other column."""
     shop = load_from_files(
         {
             "models/a/versions.sql": "-- @kind: scd2\n-- @unique_key: id\nselect id, plan from csv.`f`",
@@ -151,8 +151,8 @@ def test_a_kinds_own_columns_are_made_of_nothing_that_was_read(load_from_files):
     assert {"page": [], "seconds": [], "_extra": []} == direct(LineageResolver(shop), "a.seen")
 
 
-def test_500_models_are_followed_in_a_second_or_two(load_from_files):
-    """And only when somebody asks: each query is parsed anew for it."""
+def test_500_models_are_traced_in_one_or_two_seconds(load_from_files):
+    """The lineage is computed only when it is read, because it parses each query again."""
     files = {"models/m/m0.sql": "select id, x from csv.`f`"}
     for number in range(1, 500):
         read = number - 1 if number % 100 else 0
@@ -167,11 +167,11 @@ def test_500_models_are_followed_in_a_second_or_two(load_from_files):
         lineage.columns(model)
     sources, is_all = lineage.sources(shop.model("m.m499"), "x")
     assert (["x"], True) == ([origin.column for origin in sources], is_all)
-    assert time.perf_counter() - started < 10  # about one second: a busy machine has time enough
+    assert time.perf_counter() - started < 10  # usually one second; the limit allows for a busy machine
 
 
-def test_the_models_own_version_is_what_is_asked_for(shop):
-    """A port that knows nothing is asked with the model itself."""
+def test_the_columns_of_the_models_own_table_are_looked_up(shop):
+    """The lookup gets the model itself as an input."""
     asked: list[Input] = []
     LineageResolver(shop, lambda read: asked.append(read)).columns(shop.model("mart.totals"))
     assert ModelInput(model="mart.totals") in asked

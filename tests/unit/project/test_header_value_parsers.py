@@ -1,4 +1,4 @@
-"""Which times a schedule may say: all that is taken here, Dagster takes, too."""
+"""The times that a schedule accepts. Dagster accepts all of them, too."""
 
 import pytest
 from dagster._utils.schedules import is_valid_cron_string, schedule_execution_time_iterator
@@ -20,8 +20,8 @@ from ondatra_dagster.project.header_value_parsers import (
         *sorted(CRON_NICKNAMES),
     ],
 )
-def test_a_time_that_comes_again_is_taken(text: str) -> None:
-    """White space and case don't matter; Dagster has a next time for it."""
+def test_a_repeating_time_is_accepted(text: str) -> None:
+    """White space and case don't matter, and Dagster finds a next time for it."""
     cron = read_schedule(text)
     assert is_valid_cron_string(cron)
     assert next(schedule_execution_time_iterator(0.0, cron, "UTC"))
@@ -50,30 +50,30 @@ def test_a_time_that_comes_again_is_taken(text: str) -> None:
     ],
 )
 def test_a_time_that_never_comes_is_refused(text: str, what: str) -> None:
-    """At load: Dagster would say it of all definitions at once."""
+    """It is refused at load. Otherwise Dagster would raise the error for all definitions at once."""
     with pytest.raises(HeaderValueError) as caught:
         read_schedule(text)
     assert what == caught.value.description
 
 
 @pytest.mark.parametrize("text", ["on changes", "on  Chang", "onchange", "on_change", "on-change", "change"])
-def test_what_is_nearly_on_change_is_told_so(text: str) -> None:
-    """Who means it isn't helped by how times are written."""
+def test_a_misspelled_on_change_is_corrected(text: str) -> None:
+    """The rules for writing a time wouldn't help its user."""
     with pytest.raises(HeaderValueError) as caught:
         read_schedule(text)
     assert "did you mean 'on change'?" == caught.value.remedy
 
 
-def test_what_is_like_neither_is_told_of_both() -> None:
-    """But for a setting that is a time, and nothing else."""
+def test_an_unknown_schedule_is_refused_with_both_forms() -> None:
+    """A setting that accepts only a time doesn't mention 'on change'."""
     for read, is_told in ((read_schedule, True), (read_cron, False)):
         with pytest.raises(HeaderValueError) as caught:
             read("now and then")
         assert is_told is ("on change" in caught.value.remedy)
 
 
-def test_a_model_may_run_when_what_it_reads_changes() -> None:
-    """Which is no time, and nothing that comes again."""
+def test_a_schedule_may_be_on_change() -> None:
+    """It isn't a time, so a setting that needs one refuses it."""
     assert ON_CHANGE == read_schedule("On  Change")
     with pytest.raises(HeaderValueError, match="is no time"):
         read_cron("on change")

@@ -1,4 +1,4 @@
-"""The comments above a query."""
+"""The header of a model: the comments above its query."""
 
 from decimal import Decimal
 
@@ -20,7 +20,7 @@ def problem_of(text: str) -> str:
     return problem
 
 
-def test_a_whole_header():
+def test_a_complete_header():
     text = """
 -- @kind: merge
 -- @unique_key: customer_id, region
@@ -65,7 +65,7 @@ def test_without_a_header_a_model_is_a_table():
     assert (Header(kind=KINDS["table"]), []) == header_of("")
 
 
-def test_words_and_kinds_are_read_without_regard_to_case():
+def test_words_and_kinds_are_read_in_any_case():
     header, problems = header_of("-- @KIND: Merge\n--@Unique_Key:id")
     assert ("merge", ("id",), []) == (header.kind.name, header.key_columns, problems)
 
@@ -77,7 +77,7 @@ def test_white_space_around_a_header_does_not_matter():
 
 @pytest.mark.parametrize("word", ["sink", "push"])
 def test_sink_has_two_spellings(word):
-    """The source documents know it by both."""
+    """The source documents use both words."""
     header, problems = header_of(f"-- @{word}: crm_push")
     expected = ModelSink(name="crm_push", arguments=(), sync_id="sync.crm", line=1)
     assert (expected, []) == (header.sink, problems)
@@ -95,7 +95,7 @@ def test_sink_has_two_spellings(word):
         ("crm_push('')", ("",)),
     ],
 )
-def test_a_sink_takes_texts(written, expected):
+def test_a_sink_accepts_text_arguments(written, expected):
     header, problems = header_of(f"-- @sink: {written}")
     assert [] == problems
     assert header.sink is not None
@@ -103,12 +103,12 @@ def test_a_sink_takes_texts(written, expected):
 
 
 @pytest.mark.parametrize("written", ["crm_push(1)", "crm_push('a'", "crm_push(a)", "crm push", "crm_push('a' 'b')"])
-def test_a_sink_takes_nothing_else(written):
+def test_a_sink_accepts_only_text_arguments(written):
     expected = "1: @sink " + repr(written) + " can't be read; write @sink: name or @sink: name('text', 'text')"
     assert expected == problem_of(f"-- @sink: {written}")
 
 
-def test_tracked_may_call_its_key_either_way():
+def test_tracked_may_name_its_key_with_either_word():
     assert header_of("-- @kind: tracked\n-- @group_key: a")[0].key_columns == ("a",)
     assert header_of("-- @kind: tracked\n-- @unique_key: a")[0].key_columns == ("a",)
 
@@ -163,11 +163,11 @@ def test_key_columns_may_have_any_name():
         ("-- @kind: merge\n-- @unique_key: a, A", "2: 'a, A' names a column twice; name each column once"),
     ],
 )
-def test_a_bad_header_says_where_what_and_what_to_do(text, expected):
+def test_an_invalid_header_says_where_what_and_what_to_do(text, expected):
     assert problem_of(text).startswith(expected)
 
 
-def test_merge_takes_no_group_key():
+def test_merge_does_not_accept_a_group_key():
     _, problems = header_of("-- @kind: merge\n-- @group_key: a")
     expected = [
         "2: kind merge has no @group_key; write @unique_key",
@@ -176,8 +176,8 @@ def test_merge_takes_no_group_key():
     assert expected == problems
 
 
-def test_an_unknown_kind_is_the_only_complaint_about_the_key():
-    """Which key it needs can't be known: a second complaint would be a guess."""
+def test_an_unknown_kind_is_the_only_problem_with_the_key():
+    """The key that it needs is unknown: a second message would be a guess."""
     assert problem_of("-- @kind: scd9\n-- @unique_key: a").startswith("1: @kind 'scd9' is not a kind")
 
 
@@ -201,16 +201,16 @@ def test_a_limit_is_a_number_or_a_percentage(written):
         ("5%", 0, 0),
     ],
 )
-def test_a_limit_is_passed_by_what_is_more_and_not_by_what_it_is(written, rows, allowed):
-    """29 of 100 rows are 29 %, whatever they are in floating point."""
+def test_a_limit_is_exceeded_only_by_more_rows_than_it_allows(written, rows, allowed):
+    """29 of 100 rows are 29 %, whatever the floating-point result is."""
     header, _ = header_of(f"-- @sink: crm_push\n-- @max_rejects: {written}")
     assert header.sink is not None
     limit = header.sink.max_rejects
     assert (False, True) == (limit.is_exceeded_by(allowed, of=rows), limit.is_exceeded_by(allowed + 1, of=rows))
 
 
-def test_where_no_limit_is_given_only_the_lag_has_one():
-    """A row that nobody has missed for a day is one that nobody looks for."""
+def test_only_the_lag_has_a_default_limit():
+    """If no user has missed a row for a day, no user looks for it."""
     header, _ = header_of("-- @sink: crm_push")
     assert header.sink is not None
     assert (None, None, 24 * 3600) == (header.sink.max_rejects, header.sink.max_deletes, header.sink.max_lag_seconds)
@@ -224,13 +224,13 @@ def test_where_no_limit_is_given_only_the_lag_has_one():
         ("-- @kind: merge\n-- @unique_key: id\n-- @partitioned_by: day", ("id",), ("day",)),
     ],
 )
-def test_partitions_are_a_key_of_one_kind_and_a_hint_to_the_others(text, key, storage):
+def test_partition_columns_are_a_key_or_only_a_storage_hint(text, key, storage):
     header, problems = header_of(text)
     assert (key, storage, []) == (header.key_columns, header.storage_columns, problems)
 
 
 @pytest.mark.parametrize("written", ["1", "1w", "h", "0h", "1.5h", "-1h"])
-def test_a_lag_is_a_length_of_time(written):
+def test_a_lag_is_a_duration(written):
     expected = f"2: {written!r} is not a length of time; write 30m, 24h or 7d"
     assert expected == problem_of(f"-- @sink: crm_push\n-- @max_lag: {written}")
 
@@ -242,8 +242,8 @@ def test_a_sync_id_can_be_the_name_of_a_folder(written):
     )
 
 
-def test_checks_are_read_and_each_stands_once():
-    """Any number of each word; the same twice would be judged twice under one name."""
+def test_checks_are_read_and_repeated_ones_are_refused():
+    """Each word may occur any number of times. A repeated check would be evaluated twice under the same name."""
     text = "-- @constraint: a > 0\n-- @constraint: b > 0\n-- @audit: a > 0\n-- @warning: a<9\n-- @warning: a < 9"
     header, problems = header_of(text)
     expected = ["@constraint a > 0", "@constraint b > 0", "@warning a<9", "@audit a > 0"]
@@ -251,22 +251,22 @@ def test_checks_are_read_and_each_stands_once():
     assert ["5: @warning repeats line 4 says; keep one of the two"] == problems
 
 
-def test_all_problems_come_together():
-    """Nobody wants to mend a file line by line."""
+def test_all_problems_are_reported_together():
+    """The user doesn't have to fix a file line by line."""
     _, problems = header_of("-- @knd: x\n-- @owner: y\n-- @tag: a b\n-- @sink: z")
     assert ["1", "2", "3", "4"] == [problem[0] for problem in problems]
 
 
-def test_an_unreadable_sink_leaves_its_words_alone():
-    """One mistake, one message."""
+def test_an_unreadable_sink_is_the_only_problem():
+    """One mistake gives one message."""
     assert problem_of("-- @sink: crm push\n-- @sync_id: x").startswith("1: @sink 'crm push' can't be read")
 
 
-def test_a_mention_is_a_comment_like_any_other():
+def test_a_mention_of_a_person_is_an_ordinary_comment():
     assert ([], []) == (list(find_header_lines("-- @anna, please look\n-- mail a@b: c")), header_of("-- @anna, hi")[1])
 
 
-def test_headers_may_stand_below_a_licence():
+def test_headers_may_be_below_a_licence():
     header, problems = header_of("/* (c) us\n-- @kind: merge\n*/\n-- about customers\n-- @tag: a\n")
     assert ("table", ("a",), []) == (header.kind.name, header.tags, problems)
 

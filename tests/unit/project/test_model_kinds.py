@@ -1,4 +1,4 @@
-"""The table of kinds agrees with itself."""
+"""The table of kinds, which must be consistent."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from ondatra_dagster.project.model_kinds import KINDS, Kind
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_key_is_named_by_a_known_word(kind: Kind):
-    """A kind could else ask for a header that nobody can write."""
+    """Otherwise a kind could require a header that doesn't exist."""
     assert set(kind.key_headers) <= set(KEY_WORDS) <= set(HEADER_WORDS)

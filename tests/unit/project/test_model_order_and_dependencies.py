@@ -1,4 +1,4 @@
-"""Which model comes before which."""
+"""The order of a project's models."""
 
 import itertools
 
@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from ondatra_dagster.project.model_order_and_dependencies import find_reachable, reverse_edges, sort_topologically
 
 
-def test_each_comes_after_what_it_reads():
+def test_each_model_comes_after_its_inputs():
     assert (["c", "b", "a"], []) == sort_topologically({"a": ["b"], "b": ["c"], "c": []})
 
 
-def test_the_order_does_not_depend_on_how_the_files_are_found():
-    """Plans and pages should read the same everywhere."""
+def test_the_order_does_not_depend_on_the_order_of_the_files():
+    """Plans and pages should be the same everywhere."""
     one = sort_topologically({"a": [], "b": [], "c": ["b", "a"]})
     other = sort_topologically({"c": ["a", "b"], "b": [], "a": []})
     assert one == other
 
 
-def test_a_cycle_is_given_with_its_path():
+def test_a_cycle_is_returned_with_its_path():
     _, cycles = sort_topologically({"c": ["a"], "b": ["c"], "a": ["b"]})
     assert [["a", "b", "c", "a"]] == cycles
 
@@ -28,17 +28,17 @@ def test_a_model_that_reads_itself_is_a_cycle():
     assert [["a", "a"]] == sort_topologically({"a": ["a"]})[1]
 
 
-def test_every_knot_is_found():
+def test_every_cycle_is_found():
     _, cycles = sort_topologically({"a": ["b"], "b": ["a"], "x": ["y"], "y": ["x", "a"]})
     assert [["a", "b", "a"], ["x", "y", "x"]] == sorted(cycles)
 
 
-def test_what_is_not_in_the_graph_is_no_edge():
-    """Files and sources are inputs, but nothing is ordered by them."""
+def test_an_input_outside_the_graph_is_not_an_edge():
+    """Files and sources are inputs, but they don't decide the order."""
     assert (["a"], []) == sort_topologically({"a": ["elsewhere"]})
 
 
-def test_reach_follows_edges_and_leaves_out_the_start():
+def test_reachable_models_follow_edges_and_exclude_the_start():
     graph = {"a": ["b"], "b": ["c"], "c": ["d"], "d": []}
     assert {"b", "c", "d"} == find_reachable(graph, "a")
     assert {"b"} == find_reachable(graph, "a", steps=1)
@@ -46,12 +46,12 @@ def test_reach_follows_edges_and_leaves_out_the_start():
     assert set() == find_reachable(graph, "d")
 
 
-def test_a_graph_turned_round_says_who_reads():
+def test_a_reversed_graph_lists_the_readers():
     assert {"a": [], "b": ["a"], "c": ["a", "b"]} == reverse_edges({"a": ["b", "c"], "b": ["c"], "c": []})
 
 
-def test_a_long_chain_is_no_trouble():
-    """No recursion: 5,000 models in a row are read like any other project."""
+def test_a_long_chain_is_sorted():
+    """There is no recursion: 5,000 models in a row are read like any other project."""
     chain = {str(n): [str(n + 1)] for n in range(5000)} | {"5000": []}
     order, cycles = sort_topologically(chain)
     assert ("5000", "0", []) == (order[0], order[-1], cycles)
@@ -59,8 +59,8 @@ def test_a_long_chain_is_no_trouble():
 
 
 @given(st.dictionaries(st.integers(0, 8), st.lists(st.integers(0, 8), max_size=4), max_size=9))
-def test_any_graph_is_ordered_but_for_the_edges_of_its_cycles(numbers):
-    """Whatever users write, loading ends, and an order without cycles is kept."""
+def test_any_graph_is_sorted_except_for_its_cycles(numbers):
+    """Whatever users write, loading ends, and a graph without cycles is in order."""
     graph = {str(key): [str(value) for value in values] for key, values in numbers.items()}
     order, cycles = sort_topologically(graph)
     assert sorted(graph) == sorted(order)

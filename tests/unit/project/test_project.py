@@ -1,4 +1,4 @@
-"""A project that was read, and what can be asked of it."""
+"""A loaded project, and the questions that it answers."""
 
 import pytest
 
@@ -22,16 +22,16 @@ def project(load_from_files):
     return load_from_files(CHAIN)
 
 
-def test_models_come_after_what_they_read(project):
+def test_models_come_after_their_inputs(project):
     assert ["raw.a", "raw.b", "mart.c", "sync.d", "sync.e"] == list(project.models)
 
 
 @pytest.mark.parametrize("name", ["sync.d", "Sync.D", "SYNC/d"])
-def test_a_model_is_found_however_it_is_spelled(project, name):
+def test_a_model_is_found_with_any_spelling(project, name):
     assert "Sync.D" == project.model(name).name
 
 
-def test_an_unknown_model_is_said_with_the_nearest(project):
+def test_an_unknown_model_is_refused_with_the_nearest_one(project):
     with pytest.raises(SelectionError) as caught:
         project.model("sync.f")
     expected = "there is no model 'sync.f'; did you mean 'sync.e'? the models are Sync.D, mart.c, raw.a, "
@@ -40,17 +40,17 @@ def test_an_unknown_model_is_said_with_the_nearest(project):
 
 @pytest.mark.parametrize("name", ["the-crm", "THE-CRM", "sync.d"])
 def test_a_sync_is_found_by_its_id_and_by_its_model(project, name):
-    """People remember either."""
+    """Users may remember either of them."""
     assert "Sync.D" == project.sync(name).name
 
 
-def test_a_model_without_a_sink_is_no_sync(project):
+def test_a_model_without_a_sink_is_not_a_sync(project):
     with pytest.raises(SelectionError) as caught:
         project.sync("sync.e")
     assert "there is no sync 'sync.e'; the syncs are the-crm" == str(caught.value)
 
 
-def test_what_a_model_is_made_from(project):
+def test_the_upstream_models_of_a_model_are_listed(project):
     assert {"mart.c", "raw.a", "raw.b"} == project.upstream("sync.d")
     assert set() == project.upstream("raw.a")
 
@@ -116,12 +116,12 @@ def test_models_are_selected(project, selections, expected):
         ("raw.a raw.b", "'raw.a raw.b' is not a selection; write mart.orders, +mart.orders or mart.*"),
     ],
 )
-def test_a_selection_that_means_nothing_is_refused(project, selection, expected):
-    """A run of nothing would look like a run that went well."""
+def test_a_selection_without_models_is_refused(project, selection, expected):
+    """A run of no models would look like a successful run."""
     with pytest.raises(SelectionError) as caught:
         select_models(project, [selection])
     assert str(caught.value).startswith(expected)
 
 
-def test_everything_of_an_empty_project_is_nothing(load_from_files):
+def test_an_empty_project_has_no_models_to_select(load_from_files):
     assert set() == select_models(load_from_files({}), ["*"])

@@ -1,4 +1,4 @@
-"""A whole project, from files to values: and all that can be wrong with one, said together."""
+"""The loading of a whole project. All its problems are reported together."""
 
 import subprocess
 import sys
@@ -30,14 +30,14 @@ SHOP = {
 }
 
 
-def test_a_project_is_read_whole(load_from_files):
+def test_a_project_is_loaded_completely(load_from_files):
     project = load_from_files(SHOP)
     assert ["raw.customers", "mart.customers", "sync.crm"] == list(project.models)
     assert ["crm_push"] == list(project.sink_files)
     assert () == project.warnings
 
 
-def test_a_model_has_all_that_its_file_says(load_from_files):
+def test_a_model_has_all_values_of_its_file(load_from_files):
     project = load_from_files(SHOP)
     model = project.models["sync.crm"]
     customers = ModelInput(model="mart.customers")
@@ -52,7 +52,7 @@ def test_a_model_has_all_that_its_file_says(load_from_files):
         inputs=(customers,),
         references=(Reference(start=21, end=35, input=customers, alias="customers"),),
         is_row_by_row=True,
-        key_columns=("id",),  # as the query spells it
+        key_columns=("id",),  # spelled as in the query
         sink=ModelSink(name="crm_push", arguments=("eu",), sync_id="sync.crm", line=4),
     )
     assert expected == model
@@ -62,13 +62,13 @@ def test_a_project_may_have_no_models(load_from_files):
     assert {} == load_from_files({}).models
 
 
-def test_names_are_told_apart_without_regard_to_case(load_from_files):
+def test_models_are_found_in_any_case(load_from_files):
     project = load_from_files({"models/Mart/A.sql": "select 1 as x", "models/mart/B.sql": "select * from MART.a"})
     assert (ModelInput(model="mart.a"),) == project.models["mart.b"].inputs
     assert "Mart.A" == project.models["mart.a"].name
 
 
-def test_a_source_is_read_from_the_settings(load_from_files):
+def test_a_source_is_resolved_from_the_settings(load_from_files):
     project = load_from_files(
         {
             "pyproject.toml": '[tool.ondatra.sources]\ncrm = "main.crm"\nold = "data/old"\n',
@@ -91,14 +91,14 @@ def test_a_source_is_read_from_the_settings(load_from_files):
         b"-- @tag: a\r\rselect id,\r  name\rfrom x.y\r",
     ],
 )
-def test_marks_and_line_ends_of_other_systems_change_nothing(load_from_files, content):
+def test_byte_order_marks_and_line_ends_change_nothing(load_from_files, content):
     """A checkout on Windows is the same project."""
     project = load_from_files({"models/a/b.sql": content, "models/x/y.sql": "select 1 as id, 2 as name"})
     model = project.models["a.b"]
     assert ("select id,\n  name\nfrom x.y", 3, ("a",)) == (model.sql, model.sql_line, model.tags)
 
 
-def test_what_is_not_a_model_is_left_alone(load_from_files):
+def test_other_files_in_the_models_folder_are_ignored(load_from_files):
     files = {
         "models/README.md": "",
         "models/mart/notes.txt": "",
@@ -190,15 +190,15 @@ def test_a_problem_says_where_what_and_what_to_do(find_problems, files, expected
     assert line.startswith(expected)
 
 
-def test_two_models_of_one_name_are_refused(find_problems):
-    """Spark's tables are the same, whatever the case."""
+def test_two_models_with_the_same_name_are_refused(find_problems):
+    """In Spark they are the same table, because case doesn't matter."""
     files = {"models/mart/a.sql": "select 1 as x", "models/mart/A.sql": "select 1 as x"}
     expected = ["models/mart/a.sql:1: models/mart/A.sql is the same model; rename one of them"]
     assert expected == find_problems(files)
 
 
-def test_two_models_of_one_name_in_dagster_are_refused(find_problems):
-    """It puts the parts of a name together with two underscores."""
+def test_two_models_with_the_same_name_in_dagster_are_refused(find_problems):
+    """Dagster joins the parts of a name with two underscores."""
     files = {"models/a/b__c.sql": "select 1 as x", "models/a__b/c.sql": "select 1 as x"}
     expected = ["models/a__b/c.sql:1: models/a/b__c.sql is the same name in Dagster; rename one of them"]
     assert expected == find_problems(files)
@@ -230,8 +230,8 @@ def test_every_cycle_is_shown(find_problems):
     assert ["models/m/a.sql:1", "models/n/a.sql:1"] == [line.partition(": ")[0] for line in find_problems(files)]
 
 
-def test_one_sync_id_is_one_sync(find_problems):
-    """Its queue and its records are kept by it."""
+def test_two_syncs_with_the_same_id_are_refused(find_problems):
+    """The sync id names the queue and the records."""
     files = {
         "lib/crm.star": "",
         "models/a/b.sql": "-- @sink: crm\n-- @sync_id: A.C\nselect 1 as x",
@@ -248,7 +248,7 @@ def test_a_long_name_needs_a_sync_id(find_problems):
     assert expected == find_problems(files)
 
 
-def test_everything_wrong_is_said_at_once(find_problems):
+def test_all_problems_are_reported_together(find_problems):
     files = {
         "models/a.sql": "select 1",
         "models/a/b.sql": "-- @knd: x\n-- @owner: y\nselect * from z.z",
@@ -269,20 +269,20 @@ def test_everything_wrong_is_said_at_once(find_problems):
     assert expected == [line.partition(": ")[0] for line in find_problems(files)]
 
 
-def test_a_broken_model_is_no_missing_input(find_problems):
-    """Its readers aren't wrong: one mistake, one message."""
+def test_a_broken_model_still_counts_as_an_input(find_problems):
+    """The models that read it aren't wrong: one mistake gives one message."""
     files = {"models/a/b.sql": "-- @kind: mrge\nselect (", "models/a/c.sql": "select * from a.b"}
     assert {"models/a/b.sql"} == {line.partition(":")[0] for line in find_problems(files)}
 
 
-def test_a_folder_without_models_is_no_project(tmp_path):
+def test_a_folder_without_models_is_not_a_project(tmp_path):
     with pytest.raises(ProjectError) as caught:
         load_project(tmp_path, read_settings(tmp_path, {}))
     expected = "models:1: there is no such folder; change into a project, or create one: ondatra init DIR"
     assert expected == str(caught.value)
 
 
-def test_a_link_to_nothing_is_no_model(write_project):
+def test_a_broken_link_is_not_a_model(write_project):
     root = write_project({})
     (root / "models" / "a").mkdir()
     (root / "models" / "a" / "b.sql").symlink_to(root / "nothing")
@@ -297,14 +297,14 @@ def test_a_link_to_nothing_is_no_model(write_project):
         ("csv.`data`", True),
         ("csv.`data/b.csv`", False),
         ("json.`data/*.json`", False),
-        ("json.`s3a://bucket/x.json`", True),  # nobody is asked
+        ("json.`s3a://bucket/x.json`", True),  # the bucket isn't checked
         ("old.t", True),
         ("old.u", False),
-        ("crm.t", True),  # in a catalog: nobody is asked
+        ("crm.t", True),  # the catalog isn't checked
     ],
 )
-def test_files_that_are_not_there_are_a_warning(load_from_files, read, there):
-    """Something may bring them before the model runs: the other 499 models aren't stopped by it."""
+def test_a_missing_input_is_a_warning(load_from_files, read, there):
+    """It may arrive before the model runs, and it doesn't stop the other 499 models."""
     project = load_from_files(
         {
             "pyproject.toml": '[tool.ondatra.sources]\ncrm = "main.crm"\nold = "data/old"\n',
@@ -321,8 +321,8 @@ def test_files_that_are_not_there_are_a_warning(load_from_files, read, there):
 
 
 @pytest.mark.parametrize("compare", [">=", ">"])
-def test_a_comparison_that_loses_rows_is_a_warning(load_from_files, compare):
-    """Whoever wrote > meant no harm, and nobody will ever miss the rows: the project loads and says so."""
+def test_a_comparison_that_excludes_rows_equal_to_last_value_is_a_warning(load_from_files, compare):
+    """The user of > would never notice the lost rows. The project loads with a warning."""
     text = f"-- @kind: append\n-- @incremental: id\nselect id\nfrom x.y where id {compare} {{{{ last_value }}}}"
     project = load_from_files({"models/a/b.sql": text, "models/x/y.sql": "select 1 as id"})
     lost = Problem(
@@ -350,13 +350,13 @@ def test_a_comparison_that_loses_rows_is_a_warning(load_from_files, compare):
     ],
 )
 def test_a_decimal_without_digits_is_a_warning(load_from_files, said, lines):
-    """In Spark it has none behind the point, so 12.50 is 13 in the table: nobody means that."""
+    """In Spark such a decimal has no digits behind the point, so 12.50 becomes 13. No user intends that."""
     project = load_from_files({"models/a/b.sql": f"-- @kind: table\nselect {said}\nfrom csv.`x.csv`", "x.csv": ""})
     assert lines == [warning.line for warning in project.warnings]
 
 
-def test_a_decimal_without_digits_is_told_what_to_write(load_from_files):
-    """Just as it is written there."""
+def test_the_warning_for_a_decimal_without_digits_says_what_to_write(load_from_files):
+    """It uses the type's name from the query."""
     project = load_from_files({"models/a/b.sql": "select 1.5::numeric as price"})
     warned = Problem(
         file="models/a/b.sql",
@@ -368,7 +368,7 @@ def test_a_decimal_without_digits_is_told_what_to_write(load_from_files):
 
 
 def test_an_events_decimal_without_digits_is_a_warning_too(load_from_files):
-    """The collector would refuse each price with cents."""
+    """Otherwise the collector would refuse each price with cents."""
     project = load_from_files({"models/a/b.sql": "-- @kind: events\nid STRING NOT NULL,\nprice DECIMAL"})
     assert [3] == [warning.line for warning in project.warnings]
 
@@ -396,8 +396,8 @@ def definition(load_from_files, text: str, *, settings: str = "") -> str:
         "-- @kind: merge\n-- @unique_key: a\nselect /*+ coalesce(1) */ a, b from x.y",
     ],
 )
-def test_words_about_a_model_do_not_change_its_definition(load_from_files, text):
-    """Else a comment would recompute the table."""
+def test_descriptions_and_comments_do_not_change_the_definition(load_from_files, text):
+    """Otherwise a comment would cause a new computation of the table."""
     assert definition(load_from_files, QUERY) == definition(load_from_files, text)
 
 
@@ -410,12 +410,12 @@ def test_words_about_a_model_do_not_change_its_definition(load_from_files, text)
         "-- @kind: merge\n-- @unique_key: a\nselect a, 'b' b from x.y",
     ],
 )
-def test_what_changes_the_result_changes_the_definition(load_from_files, text):
+def test_a_change_of_the_result_changes_the_definition(load_from_files, text):
     assert definition(load_from_files, QUERY) != definition(load_from_files, text)
 
 
-def test_a_check_changes_what_is_checked_and_not_the_definition(load_from_files):
-    """Else a new check would count as a new query; and a space within one as a new check."""
+def test_a_check_changes_the_checks_digest_but_not_the_definition(load_from_files):
+    """Otherwise a new check would count as a new query, and a space in a check as a new check."""
 
     def digest(checks: str) -> str:
         files = {"models/m/a.sql": f"{checks}\nselect 1 as a, 2 as b"}
@@ -427,8 +427,8 @@ def test_a_check_changes_what_is_checked_and_not_the_definition(load_from_files)
     assert len(digests) == len(set(digests))
 
 
-def test_a_check_names_columns_of_the_query(load_from_files, find_problems):
-    """As far as the query's text shows them: a star may bring any."""
+def test_a_check_may_name_only_columns_of_the_query(load_from_files, find_problems):
+    """This applies to columns in the query's text: a star may mean any column."""
     text = "-- @warning: b > 0\n-- @constraint: amuont > 0 and B < 1\nselect 1 as amount, 2 as b"
     expected = "the query has no column 'amuont'; did you mean 'amount'? the columns are amount, b"
     assert [f"models/m/a.sql:2: {expected}"] == find_problems({"models/m/a.sql": text})
@@ -436,7 +436,7 @@ def test_a_check_names_columns_of_the_query(load_from_files, find_problems):
 
 
 def test_sparks_sql_settings_are_part_of_the_definition(load_from_files):
-    """ANSI mode on or off: the same query gives other rows. Memory doesn't."""
+    """ANSI mode changes the rows of the same query. The memory size doesn't."""
     plain = definition(load_from_files, QUERY)
     memory = '[tool.ondatra.spark]\nconf."spark.driver.memory" = "4g"'
     ansi = '[tool.ondatra.spark]\nconf."spark.sql.ansi.enabled" = "false"'
@@ -449,15 +449,15 @@ def snapshot(root: Path) -> dict[str, int]:
 
 
 def test_loading_writes_nothing(write_project):
-    """`validate` may run anywhere, and Dagster loads often."""
+    """`validate` may run in any folder, and Dagster loads the project often."""
     root = write_project(SHOP)
     before = snapshot(root)
     load_project(root, read_settings(root, {}))
     assert before == snapshot(root)
 
 
-def test_loading_needs_nothing_heavy():
-    """Each command and each Dagster process loads the project before it knows what there is to do."""
+def test_loading_imports_no_heavy_package():
+    """Each command and each Dagster process loads the project before it knows its work."""
     code = (
         "import sys, ondatra_dagster.project.project_loader, ondatra_dagster.project.model_selection\n"
         "heavy = {'dagster', 'pyspark', 'delta', 'httpx', 'pyarrow', 'starlark', 'sqlite3', 'sqlite_utils'}\n"
@@ -467,8 +467,8 @@ def test_loading_needs_nothing_heavy():
     assert "[]" == answer.stdout.strip()
 
 
-def test_500_models_are_read_each_after_those_that_it_reads(write_project):
-    """How fast that is, `make bench` says."""
+def test_500_models_are_loaded_in_the_order_of_their_inputs(write_project):
+    """`make bench` measures how fast that is."""
     query = """with c as (
   select id, email, upper(trim(first_name)) || ' ' || last_name as full_name from {left} where active = true
 ), o as (
@@ -491,8 +491,8 @@ from c left join o on o.customer_id = c.id where c.email is not null order by 1
     assert names == list(load_project(root, read_settings(root, {})).models)
 
 
-def test_the_sync_log_is_there_to_be_read(load_from_files):
-    """Nobody declares it."""
+def test_the_sync_log_can_be_read(load_from_files):
+    """No setting has to declare it."""
     project = load_from_files({"models/ops/rejects.sql": "select status_message from Ondatra.sync_log"})
     (read,) = project.models["ops.rejects"].inputs
     assert ("ondatra", "sync_log") == (read.source, read.table)

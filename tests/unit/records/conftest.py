@@ -1,4 +1,4 @@
-"""A store at a place of every kind that there is."""
+"""The fixture of a record store, at each kind of location."""
 
 import pytest
 from support.files.tracking_locations import TrackingLocation

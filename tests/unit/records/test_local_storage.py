@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""The local files of a store: each one is either complete or missing."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def write(folder: FileStorage, name: str, content: bytes) -> None:
         file.write(content)
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_completely(tmp_path: Path) -> None:
     folder = LocalStorage(tmp_path)
     write(folder, "a/b/x.json", b"old")
     with folder.open_writer("a/b/x.json") as file:
@@ -37,8 +37,8 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert b"new" == (tmp_path / "a/b/x.json").read_bytes()
 
 
-def test_an_unfinished_file_has_a_name_that_nobody_looks_for(tmp_path: Path) -> None:
-    """People's queries say *.parquet, and shells and DuckDB read that as a glob."""
+def test_an_unfinished_file_has_a_hidden_name(tmp_path: Path) -> None:
+    """Users query *.parquet, and that glob of a shell or DuckDB doesn't match hidden names."""
     folder = LocalStorage(tmp_path)
     with folder.open_writer("x.parquet"):
         (part,) = tmp_path.iterdir()
@@ -49,8 +49,8 @@ def test_an_unfinished_file_has_a_name_that_nobody_looks_for(tmp_path: Path) -> 
     assert [] == names
 
 
-def test_two_writers_of_one_file_don_t_mix(tmp_path: Path) -> None:
-    """Fact tables are written by a schedule and by `maintain`, perhaps at once."""
+def test_two_writers_of_the_same_file_do_not_mix(tmp_path: Path) -> None:
+    """A schedule and `maintain` both write fact tables, perhaps at the same time."""
     folder = LocalStorage(tmp_path)
     with folder.open_writer("x") as one, folder.open_writer("x") as other:
         one.write(b"1" * 10)
@@ -60,8 +60,8 @@ def test_two_writers_of_one_file_don_t_mix(tmp_path: Path) -> None:
     assert ["x"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_what_a_killed_process_left_is_cleared_when_the_file_is_written_again(tmp_path: Path) -> None:
-    """A crash in each run would fill the disk; a part of a living writer must stay."""
+def test_a_killed_process_leaves_a_file_that_the_next_writer_removes(tmp_path: Path) -> None:
+    """Otherwise a crash in each run would fill the disk. The unfinished file of a running writer must remain."""
     long_ago = time.time() - LEFTOVER_SECONDS - 60
     for name in (".x.parquet.0000.part", ".y.parquet.0000.part", ".x.parquet.1111.part"):
         (tmp_path / name).write_bytes(b"")
@@ -84,8 +84,8 @@ with LocalStorage(Path(sys.argv[1])).open_writer("a/b/x.parquet") as file:
 """
 
 
-def test_what_a_killed_process_left_is_swept_away_once_it_is_old(tmp_path: Path) -> None:
-    """Its run goes on under another name, so nobody ever writes that file again."""
+def test_old_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    """Its run continues under another name, so no process writes that file again."""
     folder = LocalStorage(tmp_path)
     assert 9 == subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], check=False).returncode
     write(folder, "a/b/y.parquet", b"whole")
@@ -103,8 +103,10 @@ def test_what_a_killed_process_left_is_swept_away_once_it_is_old(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["folder", "fsspec"])
-def test_parts_are_told_from_other_hidden_files(kind: str, tmp_path: Path, s3_variables: Mapping[str, str]) -> None:
-    """A folder of the user's own has files of theirs."""
+def test_unfinished_files_are_distinguished_from_other_hidden_files(
+    kind: str, tmp_path: Path, s3_variables: Mapping[str, str]
+) -> None:
+    """A folder that the user has made may contain the user's own hidden files."""
     for at in open_location(kind, tmp_path / "x", s3_variables):
         folder = open_storage(at.address)
         write(folder, "a/b/x.parquet", b"1")
@@ -118,8 +120,8 @@ def test_parts_are_told_from_other_hidden_files(kind: str, tmp_path: Path, s3_va
 
 
 @pytest.mark.parametrize("kind", LOCATION_KINDS)
-def test_what_nobody_sees_goes_with_its_folder(kind: str, tmp_path: Path, s3_variables: Mapping[str, str]) -> None:
-    """Else a folder that looks empty could never be taken away."""
+def test_hidden_files_are_removed_with_their_folder(kind: str, tmp_path: Path, s3_variables: Mapping[str, str]) -> None:
+    """Otherwise a folder that looks empty could never be removed."""
     for at in open_location(kind, tmp_path / "x", s3_variables):
         folder = open_storage(at.address)
         write(folder, "a/b/x.parquet", b"1")
@@ -131,8 +133,8 @@ def test_what_nobody_sees_goes_with_its_folder(kind: str, tmp_path: Path, s3_var
         assert [] == at.list_files()
 
 
-def test_parts_are_bounded_by_rows_and_by_text() -> None:
-    """A row may be a whole invoice: ten thousand of these don't fit."""
+def test_chunks_are_limited_by_rows_and_by_text() -> None:
+    """A row may be a whole invoice, and ten thousand invoices don't fit in memory."""
     small = [(n,) for n in range(ROWS_IN_MEMORY + 1)]
     large = [(n,) for n in range(5)]
 
@@ -142,8 +144,8 @@ def test_parts_are_bounded_by_rows_and_by_text() -> None:
 
 
 @pytest.mark.parametrize("kind", LOCATION_KINDS)
-def test_an_empty_folder_can_be_taken_away(kind: str, tmp_path: Path, s3_variables: Mapping[str, str]) -> None:
-    """And what isn't there already is: two may clean up at once."""
+def test_an_empty_folder_can_be_removed(kind: str, tmp_path: Path, s3_variables: Mapping[str, str]) -> None:
+    """A missing folder is no error, because two processes may clean up at the same time."""
     for at in open_location(kind, tmp_path / "x", s3_variables):
         folder = open_storage(at.address)
         write(folder, "a/b/x.json", b"1")
@@ -153,8 +155,8 @@ def test_an_empty_folder_can_be_taken_away(kind: str, tmp_path: Path, s3_variabl
         assert [] == folder.list_names("a") == folder.list_names("")
 
 
-def test_what_could_not_be_sent_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a file shows while it is being sent, it is sent under a name that nobody looks for."""
+def test_an_interrupted_upload_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file is visible during its upload, it has a hidden name until the end."""
     folder = open_storage("memory://broken")
     memory = fsspec.filesystem("memory")
 

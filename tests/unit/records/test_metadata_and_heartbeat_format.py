@@ -1,4 +1,4 @@
-"""How Spark's types are told to those who read payloads."""
+"""The payload schema: the JSON type of each Spark type."""
 
 import pytest
 
@@ -31,5 +31,5 @@ from ondatra_dagster.row_changes import Column
     ],
 )
 def test_a_column_has_the_type_of_its_values_in_a_payload(spark_type: str, json_type: str) -> None:
-    """Decimals and dates are strings there, so that no digit is lost."""
+    """Decimals and dates are strings in a payload, so that no digit is lost."""
     assert {"a b": json_type} == build_payload_schema([Column("a b", spark_type)])

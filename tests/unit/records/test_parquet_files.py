@@ -1,4 +1,4 @@
-"""The digest inside of Parquet files of ours, and what other readers see of it."""
+"""The digest in ondatra's Parquet files, and how other readers see it."""
 
 import io
 
@@ -18,8 +18,8 @@ def a_file(**notes: str) -> bytes:
     return file.getvalue()
 
 
-def test_a_changed_bit_anywhere_in_a_file_is_noticed() -> None:
-    """In its pages, their headers, the footer, the digest itself and the bytes around it."""
+def test_a_changed_bit_anywhere_in_a_file_is_detected() -> None:
+    """The bit may be in the pages, their headers, the footer, the digest or the bytes around it."""
     content = a_file()
 
     for place in range(len(content)):
@@ -29,8 +29,8 @@ def test_a_changed_bit_anywhere_in_a_file_is_noticed() -> None:
             parquet_files.verify_digest(io.BytesIO(changed))
 
 
-def test_a_file_that_was_cut_off_is_noticed() -> None:
-    """At any length, none included."""
+def test_a_truncated_file_is_detected() -> None:
+    """It is detected at any length, and also when the file is empty."""
     content = a_file()
 
     for length in range(len(content)):
@@ -38,8 +38,8 @@ def test_a_file_that_was_cut_off_is_noticed() -> None:
             parquet_files.verify_digest(io.BytesIO(content[:length]))
 
 
-def test_any_reader_of_parquet_reads_a_file_with_its_digest() -> None:
-    """It is a key-value pair among others."""
+def test_any_parquet_reader_can_read_a_file_with_a_digest() -> None:
+    """The digest is one of the file's key-value pairs."""
     content = a_file(of="the user")
 
     read = pq.read_table(io.BytesIO(content), page_checksum_verification=True)
@@ -48,8 +48,8 @@ def test_any_reader_of_parquet_reads_a_file_with_its_digest() -> None:
     assert b"the user" == read.schema.metadata[b"of"]
 
 
-def test_a_text_in_a_file_passes_for_no_digest() -> None:
-    """Also one that is spelled as a digest is."""
+def test_a_text_in_a_file_is_never_read_as_the_digest() -> None:
+    """This is also true for a text that looks exactly like a digest."""
     text = parquet_files.DIGEST_KEY + "\x18 " + parquet_files.EMPTY_DIGEST
     content = a_file(first=text, zlast=text)
 

@@ -1,4 +1,4 @@
-"""Searching the files of records: what is found, in which order, and how little is read for it."""
+"""The search in record files: its results, their order, and how little it reads."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> RecordStore:
 
 
 def runs(store: RecordStore) -> list[RunRecords]:
-    """All of them, the newest first."""
+    """Return all runs, the newest first."""
     return [RunRecords(run_id=run_id) for run_id in reversed(store.list_runs(RECORDS_SYNC))]
 
 
@@ -76,9 +76,9 @@ class ReadCountingStore:
             yield opened
 
 
-def test_any_search_finds_what_a_plain_filter_does(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over runs, types, files and row groups, whose bounds rule some of them out, and the newest first."""
-    monkeypatch.setattr(parquet_files, "ROWS_IN_MEMORY", 7)  # row groups of a few
+def test_a_search_returns_the_same_as_a_plain_filter(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It covers runs, types, files and row groups. Bounds exclude some row groups, and the newest records are first."""
+    monkeypatch.setattr(parquet_files, "ROWS_IN_MEMORY", 7)  # small row groups
     for seed in new_seeds(HISTORIES):
         chance = random.Random(seed)
         store = RecordStore(str(Path(store.run_address(RECORDS_SYNC, "x")).parents[3] / seed))
@@ -109,15 +109,17 @@ def test_any_search_finds_what_a_plain_filter_does(store: RecordStore, monkeypat
 
 
 @pytest.mark.parametrize("search", [RecordQuery(), RecordQuery(prefix="k"), RecordQuery(stage=RecordStage.SUCCEEDED)])
-def test_what_ended_last_in_a_type_comes_first(store: RecordStore, search: RecordQuery) -> None:
-    """Rows of one batch have one time: then it is their order that tells."""
+def test_the_last_record_of_a_type_comes_first(store: RecordStore, search: RecordQuery) -> None:
+    """Rows of one batch have the same time: then their order decides."""
     records = [build_record(f"k{number}") for number in range(5)]
     publish_records(store, build_run_id(1), records)
     assert [build_found_record(build_run_id(1), record) for record in reversed(records)] == find(store, search)
 
 
-def test_what_is_large_is_read_when_its_turn_comes(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several files are looked into ahead: of each no more is kept than a few rows."""
+def test_large_row_groups_are_read_only_when_they_are_needed(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search opens several files in advance. It keeps only a few rows of each in memory."""
     monkeypatch.setattr(parquet_files, "ROWS_IN_MEMORY", 1)
     letters = random.Random(1)
     records = [build_record(f"k{number}", payload=letters.randbytes(20_000).hex()) for number in range(4)]
@@ -128,8 +130,8 @@ def test_what_is_large_is_read_when_its_turn_comes(store: RecordStore, monkeypat
     assert ["k3", "k2", "k1", "k0"] == [record.identifier for record in find(store, RecordQuery(prefix="k"))]
 
 
-def test_types_of_a_run_are_told_in_one_order(store: RecordStore) -> None:
-    """Deletes, updates and what was set aside are files of their own, which nobody who looks cares for."""
+def test_record_types_of_a_run_are_merged_into_one_order(store: RecordStore) -> None:
+    """Deletes, updates and invalid rows are separate files, but the reader of the records sees one order."""
     records = [
         build_record(
             str(number),
@@ -146,7 +148,7 @@ def test_types_of_a_run_are_told_in_one_order(store: RecordStore) -> None:
 
 
 def test_a_search_stops_at_its_limit(store: RecordStore) -> None:
-    """Nobody waits for runs whose records aren't shown."""
+    """A reader doesn't wait for runs whose records aren't shown."""
     for run in range(60):
         publish_records(store, build_run_id(run), [build_record(str(run))])
     files = ReadCountingStore(store)
@@ -155,15 +157,15 @@ def test_a_search_stops_at_its_limit(store: RecordStore) -> None:
 
 
 def test_files_of_other_types_are_not_opened(store: RecordStore) -> None:
-    """Their names say enough."""
+    """The name of a file shows its record type."""
     publish_records(store, build_run_id(1), [build_record("a"), build_record("b", status="NULL")])
     files = ReadCountingStore(store)
     assert ["b"] == [record.identifier for record in find(store, RecordQuery(stage=RecordStage.INVALID), files)]
     assert [(build_run_id(1), (RecordFileType.INVALID, 0))] == files.opened
 
 
-def test_a_run_may_have_records_beside_its_files(store: RecordStore) -> None:
-    """What is settled and not yet published is as new as it gets; its files are told by who knows them."""
+def test_a_run_may_have_unpublished_records_and_a_list_of_files(store: RecordStore) -> None:
+    """Settled records that aren't published yet are the newest. The caller lists the files to read."""
     publish_records(store, build_run_id(1), [build_record("old")])
     publish_records(store, build_run_id(1), [build_record("too late")], number=1)
     beside = build_found_record(
@@ -178,8 +180,8 @@ def test_a_run_may_have_records_beside_its_files(store: RecordStore) -> None:
     assert ["new", "old"] == [record.identifier for record in iterate_records(parts)]
 
 
-def test_a_file_that_goes_while_one_looks_has_no_records(store: RecordStore) -> None:
-    """Whoever prunes a store doesn't wait for readers."""
+def test_a_file_that_is_pruned_during_a_search_has_no_records(store: RecordStore) -> None:
+    """Pruning a store doesn't wait for readers."""
     for run in (1, 2):
         publish_records(store, build_run_id(run), [build_record(str(run))])
 
@@ -191,7 +193,7 @@ def test_a_file_that_goes_while_one_looks_has_no_records(store: RecordStore) -> 
 
 
 def test_a_damaged_file_is_named(store: RecordStore) -> None:
-    """To leave it out silently would be an answer that isn't true."""
+    """An answer without the file's records would be wrong."""
     publish_records(store, build_run_id(1), [build_record()])
     path = Path(store.run_address(RECORDS_SYNC, build_run_id(1))) / "records_updated.0.parquet"
     path.write_bytes(b"PAR1 and no more")
@@ -199,8 +201,8 @@ def test_a_damaged_file_is_named(store: RecordStore) -> None:
         find(store, RecordQuery())
 
 
-def test_files_in_a_bucket_are_searched_where_they_are(store: RecordStore) -> None:
-    """Through whatever opens them, by parts of a file."""
+def test_files_in_a_bucket_are_searched_in_place(store: RecordStore) -> None:
+    """The store opens them, and the search reads parts of each file."""
     chance = new_random("bucket")
     made = [(build_run_id(run), list(random_records(chance, run=run, count=40))) for run in range(3)]
     for run_id, records in made:
@@ -227,8 +229,8 @@ def test_files_in_a_bucket_are_searched_where_they_are(store: RecordStore) -> No
             assert search_in_memory(search, made) == set(find(store, search, Bucket(store)))
 
 
-def test_records_are_found_by_what_was_said_of_them(store: RecordStore) -> None:
-    """A list of reasons leads from each to its records."""
+def test_records_are_found_by_their_status_message(store: RecordStore) -> None:
+    """The list of reasons links each reason to its records."""
     said = ["no plan", "no", None, "no plan", "NO PLAN"]
     records = [
         build_record(str(number), status="rejected" if text else "succeeded", status_message=text)
@@ -241,8 +243,8 @@ def test_records_are_found_by_what_was_said_of_them(store: RecordStore) -> None:
     assert ["2"] == [each.identifier for each in find(store, RecordQuery(message=""))]
 
 
-def test_records_of_which_nothing_was_said_are_found_in_any_file(store: RecordStore) -> None:
-    """Of all, of some, of none: each time a file tells other bounds."""
+def test_records_without_a_message_are_found_in_any_file(store: RecordStore) -> None:
+    """All, some or none of a file's records may have a message. Each case gives other bounds."""
     for number, said in enumerate((["x", None, ""], ["x", "y"], [None, None], ["", ""], ["", "z"])):
         records = [build_record(f"{number}{place}", status_message=text) for place, text in enumerate(said)]
         publish_records(store, build_run_id(number), records)
@@ -250,8 +252,8 @@ def test_records_of_which_nothing_was_said_are_found_in_any_file(store: RecordSt
     assert ["40", "31", "30", "21", "20", "02", "01"] == found
 
 
-def test_what_was_set_aside_is_found_by_its_status(store: RecordStore) -> None:
-    """It is the word that a list of records shows."""
+def test_invalid_records_are_found_by_their_status(store: RecordStore) -> None:
+    """The list of records shows this status."""
     records = [build_record(str(number), status=status) for number, status in enumerate(("NULL", "DUPLICATE"))]
     publish_records(store, build_run_id(1), records)
     assert ["1"] == [
@@ -260,8 +262,8 @@ def test_what_was_set_aside_is_found_by_its_status(store: RecordStore) -> None:
     assert [RecordStage.INVALID] * 2 == [RecordStage.parse("NULL"), RecordStage.parse("DUPLICATE")]
 
 
-def test_payloads_are_left_out_where_nobody_asks_for_them(store: RecordStore) -> None:
-    """They are most of a file: to count reasons they needn't be read."""
+def test_payloads_are_not_read_if_the_query_excludes_them(store: RecordStore) -> None:
+    """Payloads are most of a file, and counting reasons doesn't need them."""
     records = [build_record(str(number), payload='{"id":"x"}') for number in range(3)]
     publish_records(store, build_run_id(1), records)
     told = find(store, RecordQuery(with_payload=False))
@@ -269,8 +271,8 @@ def test_payloads_are_left_out_where_nobody_asks_for_them(store: RecordStore) ->
     assert find(store, RecordQuery()) == [each._replace(payload='{"id":"x"}') for each in told]
 
 
-def test_no_more_groups_of_a_file_are_looked_at_than_are_shown(store: RecordStore) -> None:
-    """The first page of a million records comes as fast as that of a hundred."""
+def test_only_the_row_groups_of_the_shown_page_are_read(store: RecordStore) -> None:
+    """The first page of a million records is as fast as that of a hundred."""
     records = [build_record(str(number), payload='{"id":"' + "x" * 100 + '"}') for number in range(30_000)]
     store.publish_records(RECORDS_SYNC, build_run_id(1), RecordFileType.UPDATED, 0, records)
     with store.open_records(RECORDS_SYNC, build_run_id(1), (RecordFileType.UPDATED, 0)) as file:

@@ -1,4 +1,4 @@
-"""Why records ended as they did, counted by what was said of them."""
+"""The reasons why records ended, counted by message."""
 
 from collections.abc import Iterator
 
@@ -14,15 +14,15 @@ from ondatra_dagster.records.search_result_chunks_and_reason_counts import (
 
 
 def parts(*said: tuple[str, str, str | None]) -> Iterator[RecordChunk]:
-    """A part a record."""
+    """Yield chunks of one record each."""
     for identifier, status, text in said:
         yield from chunk_records(
             [build_found_record("r1", build_record(identifier, status=status, status_message=text))]
         )
 
 
-def test_reasons_are_counted_the_most_frequent_first() -> None:
-    """With the newest record of each as an example."""
+def test_reasons_are_counted_with_the_most_frequent_first() -> None:
+    """Each reason has its newest record as an example."""
     records = parts(
         ("9", "rejected", "no plan"),
         ("8", "rejected", "no"),
@@ -40,8 +40,8 @@ def test_reasons_are_counted_the_most_frequent_first() -> None:
     ) == count_reasons(records)
 
 
-def test_reasons_of_one_part_are_counted_together() -> None:
-    """A part has thousands of records."""
+def test_reasons_of_one_chunk_are_counted_together() -> None:
+    """A chunk has thousands of records."""
     records = [
         build_found_record(
             "r1", build_record(str(number), status="rejected", status_message="odd" if number % 2 else "even")
@@ -52,13 +52,13 @@ def test_reasons_of_one_part_are_counted_together() -> None:
     assert (ReasonCount("rejected", "even", 501, "0"), ReasonCount("rejected", "odd", 500, "1")) == (even, odd)
 
 
-def test_messages_that_all_differ_stay_in_bounds() -> None:
-    """An API that puts the key into its message has a million of them."""
+def test_the_number_of_different_messages_is_limited() -> None:
+    """An API that writes the key into its message produces a million different messages."""
     records = parts(*((str(number), "rejected", f"row {number % 5}") for number in range(20)))
     told = count_reasons(records, most=2)
     assert [("row 0", 4), ("row 1", 4)] == [(reason.message, reason.records) for reason in told.most_frequent]
     assert (12, 20) == (told.other_records, told.records)
 
 
-def test_nothing_has_no_reasons() -> None:
+def test_no_records_have_no_reasons() -> None:
     assert ReasonCounts(most_frequent=()) == count_reasons(parts())

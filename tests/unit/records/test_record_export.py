@@ -1,4 +1,4 @@
-"""Found records as files, read back with the programs that people open them with."""
+"""The export of found records, read back with the programs that users open the files with."""
 
 import csv
 import json
@@ -43,8 +43,8 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_csv_has_a_line_a_record(tmp_path: Path) -> None:
-    """With all columns, whichever stage a row has come to."""
+def test_a_csv_has_one_line_per_record(tmp_path: Path) -> None:
+    """It has all columns, at every stage of a record."""
     path = tmp_path / "records.csv"
     assert 2 == download(path, WAITING, ENDED)
     waiting, ended = read_csv(path)
@@ -66,7 +66,7 @@ def test_a_csv_has_a_line_a_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=", '=HYPERLINK("http://x")'])
 def test_a_csv_has_no_formulas(tmp_path: Path, text: str) -> None:
-    """A customer's name could be one, and a spreadsheet would do what it says."""
+    """A customer's name could be a formula, and a spreadsheet would execute it."""
     path = tmp_path / "records.csv"
     download(path, ENDED._replace(identifier=text, payload=text, status_message=text))
     (line,) = read_csv(path)
@@ -74,15 +74,15 @@ def test_a_csv_has_no_formulas(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1-1", "a=b", "'=1", " =1", "é", "\n=1"])
-def test_other_texts_stay_as_they_are_in_a_csv(tmp_path: Path, text: str) -> None:
-    """An apostrophe more is a value changed."""
+def test_other_texts_are_not_changed_in_a_csv(tmp_path: Path, text: str) -> None:
+    """An additional apostrophe would change the value."""
     path = tmp_path / "records.csv"
     download(path, ENDED._replace(identifier=text))
     assert [text] == [line["identifier"] for line in read_csv(path)]
 
 
 def test_json_is_an_array_of_objects_with_payloads_as_objects(tmp_path: Path) -> None:
-    """Numbers keep all their digits, as the payload is put in as it is."""
+    """Numbers keep all their digits, because the payload is copied without changes."""
     path = tmp_path / "records.json"
     payload = '{"id":12345678901234567890,"nested":{"a":[1,null]}}'
     assert 2 == download(path, WAITING, ENDED._replace(payload=payload))
@@ -98,7 +98,7 @@ def test_json_is_an_array_of_objects_with_payloads_as_objects(tmp_path: Path) ->
 
 
 def test_parquet_has_the_columns_and_types_of_the_published_files(tmp_path: Path) -> None:
-    """So that one query reads both."""
+    """One query can read both."""
     path = tmp_path / "records.parquet"
     download(path, WAITING, ENDED)
     table = pq.read_table(path)
@@ -108,23 +108,23 @@ def test_parquet_has_the_columns_and_types_of_the_published_files(tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", EXPORT_WRITERS)
-def test_any_format_is_read_by_duckdb_also_without_records(tmp_path: Path, suffix: str) -> None:
-    """It is what the documents query records with."""
+def test_duckdb_reads_any_format_even_without_records(tmp_path: Path, suffix: str) -> None:
+    """The documentation queries records with DuckDB."""
     reader = {".csv": "read_csv", ".json": "read_json", ".parquet": "read_parquet"}[suffix]
     path = tmp_path / f"records{suffix}"
     query = f"select identifier from {reader}('{path}')"
     download(path, *[ENDED] * 3)
     assert 3 == len(duckdb.sql(query).fetchall())
     download(path)
-    if suffix == ".json":  # an empty array tells no names
+    if suffix == ".json":  # an empty array has no column names
         assert [] == json.loads(path.read_text())
     else:
         assert [] == duckdb.sql(query).fetchall()
 
 
 @pytest.mark.parametrize("suffix", EXPORT_WRITERS)
-def test_a_download_is_whole_or_not_there(tmp_path: Path, suffix: str) -> None:
-    """What was there before stays until then."""
+def test_a_download_is_complete_or_missing(tmp_path: Path, suffix: str) -> None:
+    """An earlier file remains until the new one is complete."""
     path = tmp_path / f"records{suffix}"
     path.write_text("before")
 
@@ -139,8 +139,8 @@ def test_a_download_is_whole_or_not_there(tmp_path: Path, suffix: str) -> None:
     assert "before" != path.read_bytes()[:6]
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    """People link to where there is room."""
+def test_a_link_remains_a_link(tmp_path: Path) -> None:
+    """Users link to a disk with enough space."""
     (tmp_path / "there").mkdir()
     link = tmp_path / "records.csv"
     link.symlink_to(tmp_path / "there" / "large.csv")
@@ -149,8 +149,8 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert 1 == len(read_csv(tmp_path / "there" / "large.csv"))
 
 
-def test_a_folder_is_not_replaced_and_none_is_made(tmp_path: Path) -> None:
-    """Either is a slip of the hand."""
+def test_a_folder_is_neither_replaced_nor_created(tmp_path: Path) -> None:
+    """Both would be a mistake in the user's path."""
     (tmp_path / "records.csv").mkdir()
     with pytest.raises(IsADirectoryError):
         download(tmp_path / "records.csv", ENDED)
@@ -159,8 +159,8 @@ def test_a_folder_is_not_replaced_and_none_is_made(tmp_path: Path) -> None:
     assert ["records.csv"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_many_records_are_written_a_part_at_a_time(tmp_path: Path) -> None:
-    """The memory of a download doesn't grow with it."""
+def test_many_records_are_written_in_chunks(tmp_path: Path) -> None:
+    """The memory that a download needs doesn't grow with its size."""
     made = 0
 
     def many() -> Iterator[RecordChunk]:
@@ -177,8 +177,8 @@ def test_many_records_are_written_a_part_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", EXPORT_WRITERS)
-def test_a_download_that_is_sent_on_is_the_same_file(tmp_path: Path, ending: str) -> None:
-    """Piece by piece: none of them is the whole, for that may be more than memory holds."""
+def test_a_streamed_download_is_the_same_file(tmp_path: Path, ending: str) -> None:
+    """It is sent in chunks. None of them is the whole file, which may be larger than the memory."""
     records = [ENDED._replace(identifier=str(number), payload='{"id":"x"}') for number in range(25_000)]
     path = tmp_path / f"records{ending}"
     download(path, *records)
@@ -189,7 +189,7 @@ def test_a_download_that_is_sent_on_is_the_same_file(tmp_path: Path, ending: str
 
 
 @pytest.mark.parametrize("ending", EXPORT_WRITERS)
-def test_a_download_of_nothing_is_whole_too(tmp_path: Path, ending: str) -> None:
+def test_a_download_without_records_is_complete_too(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"records{ending}"
     download(path)
     assert path.read_bytes() == b"".join(pieces(chunk_records([]), ending))

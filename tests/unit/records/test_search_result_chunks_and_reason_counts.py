@@ -1,4 +1,4 @@
-"""Found records in parts: put in one order, cut out, put aside."""
+"""The chunks of found records: merged in one order, sliced, and spooled to a file."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -36,8 +36,8 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_files, "ROWS_IN_MEMORY", 2)
 
 
-def test_records_come_back_as_they_were() -> None:
-    """Those that ended and those that haven't, with what is known of each."""
+def test_records_are_read_back_unchanged() -> None:
+    """Ended records and waiting ones keep all their values."""
     waiting = build_found_record("", build_record())._replace(
         status="waiting", run_id=None, batch_started_at=None, batch_ended_at=None, attempts=2, next_try_at=NEXT_TRY
     )
@@ -51,15 +51,15 @@ def test_records_come_back_as_they_were() -> None:
     ("offset", "limit", "expected"),
     [(0, None, "54321"), (0, 0, ""), (0, 3, "543"), (1, 3, "432"), (4, 9, "1"), (5, 1, ""), (9, None, "")],
 )
-def test_a_window_is_cut_out_of_parts(offset: int, limit: int | None, expected: str) -> None:
-    """Wherever a part happens to end."""
+def test_a_page_is_sliced_from_chunks(offset: int, limit: int | None, expected: str) -> None:
+    """The chunk boundaries don't matter."""
     some = chunk_records(records(5, 4, 3, 2, 1))
     assert list(expected) == names(slice_chunks(some, offset=offset, limit=limit))
 
 
 @pytest.mark.usefixtures("_small_parts")
-def test_no_more_parts_are_made_than_a_window_takes() -> None:
-    """Each of them may be a file far away."""
+def test_only_the_chunks_of_the_page_are_read() -> None:
+    """Each chunk may be a file in a remote store."""
     made = []
 
     def some() -> Iterator[RecordChunk]:
@@ -72,23 +72,23 @@ def test_no_more_parts_are_made_than_a_window_takes() -> None:
 
 
 @pytest.mark.usefixtures("_small_parts")
-def test_streams_become_one_in_the_order_of_time() -> None:
-    """However unevenly they are spread."""
+def test_streams_are_merged_by_time() -> None:
+    """The records may be distributed unevenly over the streams."""
     streams = [records(9, 8, 1), records(7, 6, 5, 4, 3, 2), [], records(10)]
     merged = merge_newest_first([chunk_records(each) for each in streams])
     assert ["10", "9", "8", "7", "6", "5", "4", "3", "2", "1"] == names(merged)
 
 
-def test_what_ended_together_keeps_its_order() -> None:
-    """Threads settle their batches nearly in the order of their ends: within a part it is put right."""
+def test_records_with_the_same_time_keep_their_order() -> None:
+    """Threads settle batches almost in the order of their ends, so each chunk is sorted."""
     several = [record._replace(identifier=name) for record, name in zip(records(3, 3, 4, 3, 2), "badce", strict=True)]
     assert list("dbace") == names(merge_newest_first([chunk_records(several)]))
 
 
 @pytest.mark.usefixtures("_small_parts")
 @pytest.mark.parametrize("in_memory", [1, 10_000_000])
-def test_what_is_put_aside_comes_back(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From memory, or from a file where it is more."""
+def test_spooled_chunks_are_read_back(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in memory, or in a file if they are larger."""
     monkeypatch.setattr(search_result_chunks_and_reason_counts, "MAX_MEMORY_BYTES", in_memory)
     assert records(3, 2, 1) == list(iterate_records(SpooledChunks(chunk_records(records(3, 2, 1)))))
     assert [] == list(SpooledChunks(()))

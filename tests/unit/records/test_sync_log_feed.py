@@ -1,4 +1,4 @@
-"""How far the sync log has come."""
+"""The position of the sync log: which records it already contains."""
 
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.sync_log_feed import RecordRowGroup, SyncLogPosition
@@ -13,8 +13,8 @@ def a_piece(run_id: str = FIRST, **fields: object) -> RecordRowGroup:
     return piece._replace(**fields)
 
 
-def test_it_has_what_was_taken_and_all_runs_before() -> None:
-    """Of the newest run only so much: it may be going on."""
+def test_a_position_contains_the_read_row_groups_and_all_earlier_runs() -> None:
+    """It contains only the read row groups of the newest run, because that run may continue."""
     taken = [a_piece(SECOND, row_group=group) for group in (0, 1)]
     position = SyncLogPosition().advance(taken)
     assert all(map(position.contains, [*taken, a_piece(FIRST, file_number=9)]))
@@ -28,8 +28,8 @@ def test_it_has_what_was_taken_and_all_runs_before() -> None:
     assert [] == list(filter(position.contains, missing))
 
 
-def test_it_counts_its_commits_and_comes_back_as_it_was_written() -> None:
-    """Delta knows a commit by that number."""
+def test_a_position_counts_its_commits_and_is_restored_unchanged() -> None:
+    """Delta identifies a commit by that number."""
     position = SyncLogPosition().advance([a_piece()]).advance([a_piece(sync_id="sync.erp"), a_piece(SECOND)])
     assert 2 == position.commit_count
     assert position.dump() == SyncLogPosition.load(position.dump()).dump()
@@ -38,6 +38,6 @@ def test_it_counts_its_commits_and_comes_back_as_it_was_written() -> None:
     )
 
 
-def test_what_others_write_into_a_commit_is_no_position() -> None:
-    """A model's note, a remark, a number."""
+def test_metadata_of_other_commits_is_not_a_position() -> None:
+    """It may be a model's metadata, a remark or a number."""
     assert [None] * 4 == [SyncLogPosition.load(text) for text in ("", "gdpr", "7", '{"ondatra": 1}')]

@@ -1,4 +1,4 @@
-"""The tracking store, in a real folder, in a bucket behind a real S3 API, and through fsspec."""
+"""The tracking store, in a real folder, in a bucket of a real S3 API, and through fsspec."""
 
 import dataclasses
 import errno
@@ -54,7 +54,7 @@ def a_record(identifier: str = "7", **fields: object) -> SyncRecord:
     return sample_records.build_record(identifier, payload=f'{{"id":{identifier}}}', **own)._replace(**fields)
 
 
-def a_frontier(run_id: str = FIRST, **fields: object) -> QueueSnapshot:
+def a_snapshot(run_id: str = FIRST, **fields: object) -> QueueSnapshot:
     return QueueSnapshot(
         **{
             "sync_id": "sync.hubspot",
@@ -92,10 +92,10 @@ def publish(store: RecordStore, run_id: str, *records: SyncRecord, number: int =
     return store.publish_records("sync.hubspot", run_id, records[0].batch_type, number, records)
 
 
-def test_a_file_of_records_has_the_published_columns_in_order(
+def test_a_record_file_has_the_published_columns_in_order(
     store: RecordStore, tracking_location: TrackingLocation
 ) -> None:
-    """Whoever reads the files by position or by type has to find the same in each of them."""
+    """Readers by position or by type have to find the same columns in each file."""
     path = publish(store, FIRST, a_record("7", status="rejected", status_message="no such plan"))
 
     table = tracking_location.read_parquet(path)
@@ -120,7 +120,7 @@ def test_a_file_of_records_has_the_published_columns_in_order(
 
 
 def test_an_empty_file_has_the_same_columns(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """A query over a run's folder must not stumble over a run in which nothing was updated."""
+    """A query over a run's folder must not fail for a run without updates."""
     path = store.publish_records("sync.hubspot", FIRST, RecordFileType.UPDATED, 0, ())
 
     table = tracking_location.read_parquet(path)
@@ -128,10 +128,10 @@ def test_an_empty_file_has_the_same_columns(store: RecordStore, tracking_locatio
     assert 0 == table.num_rows
 
 
-def test_publishing_the_same_file_again_gives_the_same_bytes(
+def test_publishing_the_same_file_again_writes_the_same_bytes(
     store: RecordStore, tracking_location: TrackingLocation
 ) -> None:
-    """After a crash a file is published again; a bucket's versions and checksums should see no difference."""
+    """After a crash a file is published again. A bucket's versions and checksums must see no difference."""
     records = [a_record(str(number)) for number in range(25_000)]
 
     first = hashlib.sha256(tracking_location.read_file(publish(store, FIRST, *records))).hexdigest()
@@ -151,20 +151,18 @@ def test_publishing_the_same_file_again_gives_the_same_bytes(
         ({"status": "DUPLICATE"}, RecordFileType.INVALID),
     ],
 )
-def test_a_record_knows_its_file(fields: dict[str, str], batch_type: RecordFileType) -> None:
-    """Deletes and invalid records have files of their own, all else is in records_updated."""
+def test_the_file_type_of_a_record_follows_from_its_values(fields: dict[str, str], batch_type: RecordFileType) -> None:
+    """Deletes and invalid records have separate files. All others are in records_updated."""
     assert batch_type == a_record(**fields).batch_type
 
 
-def test_readers_never_see_a_file_that_is_being_written(
-    store: RecordStore, tracking_location: TrackingLocation
-) -> None:
-    """Records are published while a run goes on, and somebody may be querying the folder."""
+def test_readers_never_see_an_unfinished_file(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """A run publishes records before it ends, and a user may query the folder at the same time."""
     seen_midway = []
 
     def records() -> Iterator[SyncRecord]:
         for number in range(30_000):
-            if number == 25_000:  # some row groups are on disk by now
+            if number == 25_000:  # by now some row groups are on disk
                 seen_midway.extend(name for name in tracking_location.list_files() if name.endswith(".parquet"))
             yield a_record(str(number))
 
@@ -174,10 +172,8 @@ def test_readers_never_see_a_file_that_is_being_written(
     assert ["records_updated.0.parquet"] == tracking_location.list_files(f"{FOLDER}/{FIRST}")
 
 
-def test_a_reader_beside_a_writer_reads_only_whole_files(
-    store: RecordStore, tracking_location: TrackingLocation
-) -> None:
-    """The same with a real second thread that polls the folder while files come and are replaced."""
+def test_a_concurrent_reader_reads_only_complete_files(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """A second thread polls the folder while files are written and replaced."""
     folder = f"{FOLDER}/{FIRST}"
     records = [a_record(str(number)) for number in range(2_000)]
     has_ended = threading.Event()
@@ -201,7 +197,7 @@ def test_a_reader_beside_a_writer_reads_only_whole_files(
 
 
 def test_a_failed_publication_leaves_nothing(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """A half written file would stay for ever, or be taken for a whole one."""
+    """An unfinished file would remain forever, or a reader would take it for a complete one."""
 
     def records() -> Iterator[SyncRecord]:
         yield a_record()
@@ -213,8 +209,8 @@ def test_a_failed_publication_leaves_nothing(store: RecordStore, tracking_locati
     assert [] == tracking_location.list_files()
 
 
-def test_metadata_says_what_the_contract_lists(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """It is how other programs find out what a run's payloads look like."""
+def test_metadata_has_all_fields_of_the_contract(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """Other programs read the structure of a run's payloads there."""
     store.write_metadata("sync.hubspot", FIRST, some_metadata(dagster_run_id="d-1"))
 
     assert {
@@ -234,8 +230,8 @@ def test_metadata_says_what_the_contract_lists(store: RecordStore, tracking_loca
     } == tracking_location.read_json(f"{FOLDER}/{FIRST}/metadata.json")
 
 
-def test_a_finished_run_always_has_a_file_of_updates(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """A run that only deleted is read by the same query as any other."""
+def test_a_finished_run_always_has_an_update_file(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """The same query reads a run that only deleted."""
     publish(store, FIRST, a_record(operation="delete", change_type="delete"))
     store.finish_run("sync.hubspot", FIRST, some_metadata())
 
@@ -245,15 +241,15 @@ def test_a_finished_run_always_has_a_file_of_updates(store: RecordStore, trackin
 
 
 def test_finishing_a_run_keeps_its_records(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """The empty file is for runs without updates only."""
+    """The empty file is only for runs without updates."""
     path = publish(store, FIRST, a_record())
     store.finish_run("sync.hubspot", FIRST, some_metadata())
 
     assert 1 == tracking_location.read_parquet(path).num_rows
 
 
-def test_delivered_since_gives_the_later_runs_sent_records(store: RecordStore) -> None:
-    """The cross-check drops what is in here from what it would send again."""
+def test_delivered_since_returns_the_sent_records_of_later_runs(store: RecordStore) -> None:
+    """The cross-check doesn't send these records again."""
     publish(store, FIRST, a_record("1"))
     publish(store, SECOND, a_record("2"), number=0)
     publish(store, SECOND, a_record("3", status="rejected", status_message="no"), number=10)
@@ -269,15 +265,15 @@ def test_delivered_since_gives_the_later_runs_sent_records(store: RecordStore) -
     ] == list(store.read_delivered_since("sync.hubspot", FIRST))
 
 
-def test_delivered_since_no_run_gives_all(store: RecordStore) -> None:
-    """Without any frontier all records there are have to be looked at."""
+def test_delivered_since_no_run_returns_all_records(store: RecordStore) -> None:
+    """Without a queue snapshot all existing records have to be checked."""
     publish(store, FIRST, a_record("1"))
     publish(store, SECOND, a_record("2"))
 
     assert ["1", "2"] == [record.identifier for record in store.read_delivered_since("sync.hubspot", None)]
 
 
-def test_syncs_and_organizations_are_kept_apart(tracking_location: TrackingLocation) -> None:
+def test_syncs_and_organizations_are_separate(tracking_location: TrackingLocation) -> None:
     """Two organizations may share one bucket."""
     publish(tracking_location.open_store(organization="a"), FIRST, a_record())
 
@@ -286,8 +282,8 @@ def test_syncs_and_organizations_are_kept_apart(tracking_location: TrackingLocat
     assert () == tracking_location.open_store(organization="a").list_runs("sync.hub")
 
 
-def test_what_else_lies_in_the_folder_is_left_alone(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """Desktops and people put files everywhere."""
+def test_other_files_in_the_folder_are_ignored(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """Desktops and users put files in any folder."""
     publish(store, FIRST, a_record())
     for name in (".DS_Store", "notes.txt", f"{FIRST}/records_other.0.parquet", f"{FIRST}/copy of x.parquet"):
         tracking_location.write_file(f"{FOLDER}/{name}", b"")
@@ -296,37 +292,37 @@ def test_what_else_lies_in_the_folder_is_left_alone(store: RecordStore, tracking
 
 
 @pytest.mark.parametrize("sync_id", [".", "..", "", "a/b", "../x", "a b", "x" * 101, "é", "a\n"])
-def test_a_sync_id_that_would_leave_its_folder_is_refused(store: RecordStore, sync_id: str) -> None:
-    """`..` is made of allowed letters, and would write over another organization's files."""
+def test_a_sync_id_that_points_outside_its_folder_is_refused(store: RecordStore, sync_id: str) -> None:
+    """`..` consists of allowed characters, and would overwrite another organization's files."""
     with pytest.raises(StateError, match="can't name a folder"):
         store.publish_records(sync_id, FIRST, RecordFileType.UPDATED, 0, ())
 
 
 @pytest.mark.parametrize("sync_id", ["...", "-", "_x", ".hidden", "A.b-c_9", "x" * 100])
-def test_any_other_sync_id_has_its_folder(store: RecordStore, sync_id: str) -> None:
-    """What the header allows must work here."""
+def test_any_other_sync_id_has_its_own_folder(store: RecordStore, sync_id: str) -> None:
+    """The store must accept every id that the header accepts."""
     store.publish_records(sync_id, FIRST, RecordFileType.UPDATED, 0, [a_record()])
-    store.write_snapshot(a_frontier(sync_id=sync_id))
+    store.write_snapshot(a_snapshot(sync_id=sync_id))
 
     assert (FIRST,) == store.list_runs(sync_id)
     assert FIRST == store.read_newest_snapshot(sync_id).run_id
 
 
-def test_an_address_that_nobody_can_open_is_refused() -> None:
-    """A folder of that name would take the records silently."""
+def test_an_address_with_an_unknown_scheme_is_refused() -> None:
+    """Otherwise a folder with that name would silently receive the records."""
     with pytest.raises(SettingsError, match=r"tracking = 'nope://bucket/x' can't be opened: .*nope"):
         RecordStore("nope://bucket/x")
 
 
-def test_a_bucket_that_is_not_there_is_a_sentence(s3_variables: Mapping[str, str]) -> None:
-    """And says what becomes of the records."""
+def test_a_missing_bucket_is_reported_in_a_sentence(s3_variables: Mapping[str, str]) -> None:
+    """The sentence also says that the records are kept in the queue."""
     store = RecordStore(StorageAddress("s3://nobodys/x", read_s3_access(s3_variables, {})))
     with pytest.raises(StateError, match=r"s3://nobodys/x can't be reached: .* kept in the queue"):
         publish(store, FIRST, a_record())
 
 
-def test_a_new_store_is_private_and_one_of_the_users_keeps_his_permissions(tmp_path: Path) -> None:
-    """Records hold people's data; but a folder that a team shares is the team's to open."""
+def test_a_new_store_is_private_and_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
+    """Records contain personal data, but a team decides about the permissions of a folder that it shares."""
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o755)
@@ -337,13 +333,13 @@ def test_a_new_store_is_private_and_one_of_the_users_keeps_his_permissions(tmp_p
     assert 0o755 == shared.stat().st_mode & 0o777
 
 
-def test_the_newest_frontier_comes_back_as_it_was_written(store: RecordStore) -> None:
-    """It is all that is left when the queue file is lost."""
+def test_the_newest_queue_snapshot_is_read_back_unchanged(store: RecordStore) -> None:
+    """It is the only remaining copy when the queue file is lost."""
     waiting = SnapshotUnit("7", 3, "waiting", '7 1 ["é"]', None, "", 2, 1795003262.25, "500", None)
     in_a_job = SnapshotUnit('["a",1]', 2, "job", "", "1 1 []", "1 2 []\n2 2 []", 0, None, None, '{"id":1}')
     layouts = {1: '[["id","bigint"]]', 2: "[]"}
-    expected = a_frontier(SECOND, units=(waiting, in_a_job), layouts=layouts, queue_metadata={"contents": '{"é":3}'})
-    store.write_snapshot(a_frontier(FIRST, watermark=2))
+    expected = a_snapshot(SECOND, units=(waiting, in_a_job), layouts=layouts, queue_metadata={"contents": '{"é":3}'})
+    store.write_snapshot(a_snapshot(FIRST, watermark=2))
     store.write_snapshot(expected)
 
     found = store.read_newest_snapshot("sync.hubspot")
@@ -353,24 +349,24 @@ def test_the_newest_frontier_comes_back_as_it_was_written(store: RecordStore) ->
     assert dataclasses.replace(expected, units=found.units) == found
 
 
-def test_a_sync_that_never_ran_has_no_frontier(store: RecordStore) -> None:
+def test_a_sync_that_never_ran_has_no_queue_snapshot(store: RecordStore) -> None:
     assert store.read_newest_snapshot("sync.hubspot") is None
 
 
-def test_a_run_replaces_its_own_frontier(store: RecordStore) -> None:
-    """It is written at the start and at the end of a run."""
-    store.write_snapshot(a_frontier(watermark=-1))
-    store.write_snapshot(a_frontier(watermark=5))
+def test_a_run_replaces_its_own_queue_snapshot(store: RecordStore) -> None:
+    """A run writes it at its start and at its end."""
+    store.write_snapshot(a_snapshot(watermark=-1))
+    store.write_snapshot(a_snapshot(watermark=5))
 
     assert 5 == store.read_newest_snapshot("sync.hubspot").watermark
 
 
-def test_a_frontier_is_written_and_read_a_part_at_a_time(
+def test_a_queue_snapshot_is_written_and_read_in_chunks(
     store: RecordStore, tracking_location: TrackingLocation
 ) -> None:
-    """An API that was down for a day leaves a million units, which needn't fit in memory."""
+    """An API that was down for a day leaves a million units, and they need not fit in memory."""
     store.write_snapshot(
-        a_frontier(
+        a_snapshot(
             units=(
                 SnapshotUnit(str(n), 1, "pending", "", None, f"{n} 1 [{n}]", 0, None, None, None) for n in range(35_000)
             )
@@ -384,22 +380,20 @@ def test_a_frontier_is_written_and_read_a_part_at_a_time(
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1"])
-def test_a_damaged_frontier_says_what_to_do(
+def test_a_damaged_queue_snapshot_says_what_to_do(
     store: RecordStore, tracking_location: TrackingLocation, content: bytes
 ) -> None:
-    """Going on from an older one silently would send things again."""
-    store.write_snapshot(a_frontier())
+    """An older snapshot would silently send changes again."""
+    store.write_snapshot(a_snapshot())
     tracking_location.write_file(SNAPSHOT, content)
 
     with pytest.raises(StateError, match=r"can't be read \(.*delete it to go on from the run before"):
         store.read_newest_snapshot("sync.hubspot")
 
 
-def test_a_frontier_of_a_later_format_is_not_guessed_at(
-    store: RecordStore, tracking_location: TrackingLocation
-) -> None:
-    """Half of what is unsettled would be worse than none."""
-    store.write_snapshot(a_frontier())
+def test_a_queue_snapshot_of_a_later_format_is_refused(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """A part of the unsettled units would be worse than none."""
+    store.write_snapshot(a_snapshot())
     file = io.BytesIO()
     table = pa.table({"key": ["1"]})
     parquet_files.write_file(file, table.schema, table.to_batches())
@@ -410,12 +404,12 @@ def test_a_frontier_of_a_later_format_is_not_guessed_at(
 
 
 @pytest.mark.parametrize("where", ["snapshot", "records"])
-def test_a_file_that_is_damaged_inside_is_named(
+def test_a_file_that_is_damaged_in_the_middle_is_named(
     store: RecordStore, where: str, tracking_location: TrackingLocation
 ) -> None:
-    """Its end may be whole while a part before it isn't."""
+    """Its end may be complete although an earlier part is damaged."""
     unit = SnapshotUnit("7", 3, "dead", "", None, "7 1 [7]", 1, None, "no", None)
-    store.write_snapshot(a_frontier(units=[unit]))
+    store.write_snapshot(a_snapshot(units=[unit]))
     publish(store, FIRST, a_record())
     (name,) = (
         name for name in tracking_location.list_files() if name.startswith("queue_snapshots") == (where == "snapshot")
@@ -431,12 +425,12 @@ def test_a_file_that_is_damaged_inside_is_named(
         list(read())
 
 
-def test_a_run_and_its_frontier_can_be_removed(store: RecordStore, tracking_location: TrackingLocation) -> None:
-    """And tell how much room that makes; a second time it makes none."""
+def test_a_run_and_its_queue_snapshot_can_be_removed(store: RecordStore, tracking_location: TrackingLocation) -> None:
+    """The caller gets the number of freed bytes. A second removal frees none."""
     for run_id in (FIRST, SECOND):
         publish(store, run_id, a_record())
         store.finish_run("sync.hubspot", run_id, some_metadata())
-        store.write_snapshot(a_frontier(run_id))
+        store.write_snapshot(a_snapshot(run_id))
     size = sum(
         len(tracking_location.read_file(f"{FOLDER}/{FIRST}/{name}"))
         for name in tracking_location.list_files(f"{FOLDER}/{FIRST}")
@@ -448,8 +442,8 @@ def test_a_run_and_its_frontier_can_be_removed(store: RecordStore, tracking_loca
     assert SECOND == store.read_newest_snapshot("sync.hubspot").run_id
 
 
-def test_what_is_kept_of_older_runs_comes_before_the_records_of_later_ones(store: RecordStore) -> None:
-    """Whether the older runs are still there or not."""
+def test_compacted_records_of_older_runs_come_before_those_of_later_runs(store: RecordStore) -> None:
+    """It doesn't matter whether the older runs still exist."""
     for run_id, identifier in ((FIRST, "1"), (SECOND, "2"), (THIRD, "3")):
         publish(store, run_id, a_record(identifier))
     ends = [*store.read_delivered_since("sync.hubspot", None, upto=SECOND, with_payload=True)]
@@ -496,7 +490,7 @@ def test_fact_tables_have_their_columns_and_rows(store: RecordStore, tracking_lo
 
 
 def test_projects_of_one_organization_keep_each_others_facts(tracking_location: TrackingLocation) -> None:
-    """They meet in one bucket, each with a workspace of its own; what one has given up goes."""
+    """They share one bucket, and each has its own workspace. A removed sync's facts are deleted."""
     ours, theirs = tracking_location.open_store(workspace="1"), tracking_location.open_store(workspace="2")
     ours.write_fact_tables(build_fact_tables([SyncEndpoints("sync.hubspot", "HubSpot", "Contact")]))
     theirs.write_fact_tables(build_fact_tables([SyncEndpoints("sync.tickets", "Zendesk", "Ticket")]))
@@ -508,16 +502,15 @@ def test_projects_of_one_organization_keep_each_others_facts(tracking_location: 
     ]
 
 
-def test_what_is_in_the_way_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
-    """Who makes room then has still no records."""
+def test_a_file_in_the_way_is_not_reported_as_a_full_disk(tmp_path: Path) -> None:
+    """A user who frees disk space would still have no records."""
     store = RecordStore(str(tmp_path))
     (tmp_path / "queue_snapshots").write_text("in the way")
     with pytest.raises(StateError, match=r"\(File exists\); check what is there and who may write, and run"):
-        store.write_snapshot(a_frontier())
+        store.write_snapshot(a_snapshot())
 
 
-def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
-    """And what to do about it."""
+def test_a_full_disk_is_reported_with_what_to_do(tmp_path: Path) -> None:
 
     def records() -> Iterator[SyncRecord]:
         yield sample_records.build_record()
@@ -528,10 +521,10 @@ def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all"])
-def test_a_broken_fact_table_is_made_anew(
+def test_a_broken_fact_table_is_written_again(
     store: RecordStore, tracking_location: TrackingLocation, content: bytes
 ) -> None:
-    """It tells nothing that isn't known: nobody has to delete it first."""
+    """All its content is known from the project, so the user doesn't have to delete it first."""
     facts = build_fact_tables([SyncEndpoints("sync.hubspot", "HubSpot", "Contact")])
     store.write_fact_tables(facts)
     tracking_location.write_file("metadata/1/destinations.parquet", content)
@@ -539,10 +532,10 @@ def test_a_broken_fact_table_is_made_anew(
     assert ["HubSpot"] == tracking_location.read_parquet("metadata/1/destinations.parquet")["id"].to_pylist()
 
 
-def test_a_fact_table_of_another_program_is_written_over(
+def test_a_fact_table_of_another_program_is_overwritten(
     store: RecordStore, tracking_location: TrackingLocation
 ) -> None:
-    """Its columns aren't ours, so it can't be joined with records."""
+    """Its columns are different, so it can't be joined with records."""
     facts = build_fact_tables([SyncEndpoints("sync.hubspot", "HubSpot", "Contact")])
     store.write_fact_tables(facts)
     theirs = io.BytesIO()
@@ -552,10 +545,10 @@ def test_a_fact_table_of_another_program_is_written_over(
     assert ["HubSpot"] == tracking_location.read_parquet("metadata/1/destinations.parquet")["id"].to_pylist()
 
 
-def test_fact_tables_of_no_syncs_still_have_their_columns(
+def test_fact_tables_without_syncs_still_have_their_columns(
     store: RecordStore, tracking_location: TrackingLocation
 ) -> None:
-    """A query that joins them shouldn't break on the first day."""
+    """A query that joins them must not fail on the first day."""
     store.write_fact_tables(build_fact_tables([]))
 
     assert {
@@ -568,12 +561,12 @@ def test_fact_tables_of_no_syncs_still_have_their_columns(
     }
 
 
-def test_a_store_that_is_left_alone_reads_and_keeps_nothing(tmp_path: Path) -> None:
-    """A dry run goes the way of a run, which writes here and there."""
+def test_a_dry_run_store_reads_but_writes_nothing(tmp_path: Path) -> None:
+    """A dry run executes the code of a run, which writes to the store."""
     store = RecordStore(str(tmp_path))
-    store.write_snapshot(a_frontier(FIRST))
+    store.write_snapshot(a_snapshot(FIRST))
     alone = store.for_dry_run()
-    alone.write_snapshot(a_frontier(SECOND))
+    alone.write_snapshot(a_snapshot(SECOND))
     alone.remove_snapshots("sync.hubspot")
     for each in (alone, store):
         found = each.read_newest_snapshot("sync.hubspot")

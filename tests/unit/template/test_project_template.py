@@ -1,4 +1,4 @@
-"""What `ondatra init` lays down is the example project in small, and stays so."""
+"""The project template of `ondatra init`, which must remain a small version of the example project."""
 
 import importlib.metadata
 import tomllib
@@ -27,28 +27,28 @@ TEMPLATE = ROOT / "ondatra_dagster" / "template"
         "dagster.yaml",
         "lib/crm_push.star",
         "ondatra_project/definitions.py",
-        "workspace.yaml",  # of a new project before it is named
+        "workspace.yaml",  # in the template, before `ondatra init` writes the project's name
     ],
 )
-def test_a_file_of_both_projects_is_the_same_in_both(file: str) -> None:
-    """A fix to the example must reach new projects too."""
+def test_a_shared_file_is_the_same_in_the_template_and_the_example(file: str) -> None:
+    """A fix in the example must also be in new projects."""
     assert (ROOT / file).read_text() == (TEMPLATE / file).read_text()
 
 
-def test_dagster_runs_all_of_a_new_project_when_its_data_changes() -> None:
-    """Who edits a row under `dg dev`, as its README says, sees nothing happen otherwise."""
+def test_dagster_runs_every_model_of_a_new_project_on_change() -> None:
+    """The README says that a user who edits a row under `dg dev` sees a run."""
     workspace = load_workspace(TEMPLATE)
     assert [*workspace.project.models.values()] == models_on_change(workspace)
 
 
 def test_a_new_project_keeps_its_secrets_and_state_out_of_git() -> None:
-    """The first `git add .` of a new project must not take its keys along."""
+    """The first `git add .` of a new project must not add its keys."""
     assert {".env", ".ondatra/", ".venv/"} <= set((TEMPLATE / ".gitignore").read_text().split())
 
 
 @pytest.mark.parametrize("project", [ROOT, TEMPLATE], ids=["example", "template"])
 def test_the_sinks_reach_the_demo_api(project: Path) -> None:
-    """Its port and key stand in several files: one that differs would show as an API that is down."""
+    """The port and the key are in several files. A different one would look like an API that is down."""
     (port,) = (option.default for option in main.params if option.name == "port")
     configs = [check_push_file(path, secrets={}.get).config for path in sorted(project.glob("lib/*.star"))]
     assert {f"http://127.0.0.1:{port}"} == {config.base_url for config in configs if config}
@@ -56,7 +56,7 @@ def test_the_sinks_reach_the_demo_api(project: Path) -> None:
 
 
 def test_a_new_project_is_named_after_its_folder(tmp_path: Path) -> None:
-    """Two projects in one Dagster would collide under one name."""
+    """In one Dagster, two projects with the same name would conflict."""
     folder = tmp_path / "My shop & co"
     assert 0 == run_verb(["init", str(folder)])
     settings = tomllib.loads((folder / "pyproject.toml").read_text())
@@ -70,18 +70,18 @@ def test_a_new_project_is_named_after_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "name"), [("ondatra", "ondatra-project"), ("…", "ondatra-project"), ("2026", "2026"), ("a_b.C", "a-b-c")]
 )
-def test_any_folder_gives_a_name(folder: str, name: str) -> None:
+def test_any_folder_name_gives_a_project_name(folder: str, name: str) -> None:
     assert name == project_name(Path("/nowhere") / folder)
 
 
-def test_what_is_named_anew_is_in_the_template() -> None:
-    """A text that was reworded there would keep its name in silence."""
+def test_the_texts_that_init_replaces_are_in_the_template() -> None:
+    """A text that was changed in the template would silently keep its old name."""
     for file, texts in template_replacements("x").items():
         content = (TEMPLATE / file).read_text()
         assert dict.fromkeys(texts, 1) == {old: content.count(old) for old in texts}
 
 
-def test_a_new_project_has_its_secrets_for_this_user_only(tmp_path: Path) -> None:
+def test_a_new_project_has_secrets_that_only_this_user_can_read(tmp_path: Path) -> None:
     assert 0 == run_verb(["init", str(tmp_path / "p")])
     secrets = tmp_path / "p" / ".env"
     assert 0o600 == secrets.stat().st_mode & 0o777
@@ -89,7 +89,7 @@ def test_a_new_project_has_its_secrets_for_this_user_only(tmp_path: Path) -> Non
 
 
 def test_a_new_project_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pip install .` is how a colleague gets the right ondatra."""
+    """Colleagues get the right version of ondatra with `pip install .`."""
     assert 0 == run_verb(["init", str(tmp_path / "p")])
     monkeypatch.chdir(tmp_path / "p")
     (tmp_path / "out").mkdir()

@@ -1,4 +1,4 @@
-"""What the kit says of push functions: nothing of good ones, and a sentence of each thing that is wrong."""
+"""The conformance kit for push functions: no problem for a correct function, and one sentence for each mistake."""
 
 from pathlib import Path
 
@@ -52,8 +52,8 @@ def edited(*edits: tuple[str, str]) -> str:
     return text
 
 
-def test_a_good_function_is_told_nothing(tmp_path: Path) -> None:
-    """For merge and for a table whose rows go: all operations, all faults."""
+def test_a_correct_function_has_no_problems(tmp_path: Path) -> None:
+    """It is tried with all operations and all faults, for kind merge and for a table from which rows are removed."""
     assert [] == problems_of(case(tmp_path, GOOD))
     going = PushCase(library=tmp_path / "lib" / "contacts.star", kind="table", versions=[[ADA, BEN], [BEN, CYN]])
     assert [] == problems_of(PushCase(**{**fields(going), "id_fields": ["id"]}))  # type: ignore[arg-type]
@@ -114,8 +114,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("edit", "sentence"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_told(tmp_path: Path, edit: tuple[str, str], sentence: str) -> None:
-    """With the row, the call and what to write instead."""
+def test_a_mistake_is_reported(tmp_path: Path, edit: tuple[str, str], sentence: str) -> None:
+    """The sentence has the row, the call and what to write instead."""
     told = problems_of(case(tmp_path, edited(edit)))
     assert [one for one in told if sentence in one], told
 
@@ -134,21 +134,21 @@ def finalize(succeeded, failed):
         ("    if not answer.ok:\n        fail(answer.text)", None),
     ],
 )
-def test_the_end_of_a_run_is_tried_too(tmp_path: Path, ending: str, sentence: str | None) -> None:
-    """A finalize() that swallows its failure is one that the API never hears of."""
+def test_finalize_is_tried_too(tmp_path: Path, ending: str, sentence: str | None) -> None:
+    """If finalize() hides its failure, the API never receives its call."""
     told = problems_of(case(tmp_path, GOOD + FINALIZE + ending))
     assert (not told) if sentence is None else [one for one in told if sentence in one], told
 
 
-def test_deletes_that_are_forgotten_are_told(tmp_path: Path) -> None:
-    """A contact that nobody removes is what people complain of last, and most."""
+def test_forgotten_deletes_are_reported(tmp_path: Path) -> None:
+    """Users notice an undeleted contact last, and complain about it most."""
     text = edited(("        answer = http.delete(path)\n        if answer.status_code == 404:\n    ", ""))
     told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
     assert "after 2 versions the API doesn't hold what the table has: /v3/contacts/a1 is still there" in told[0]
 
 
-def test_a_delete_of_what_is_gone_is_delivered(tmp_path: Path) -> None:
-    """Its first try was done, and its answer lost: the second finds nothing."""
+def test_a_delete_of_a_missing_row_has_to_succeed(tmp_path: Path) -> None:
+    """The first attempt deleted the row, but its answer was lost. The second attempt finds nothing."""
     text = edited(('        if answer.status_code == 404:\n            return "ok"\n', ""))
     told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
     assert (
@@ -156,8 +156,8 @@ def test_a_delete_of_what_is_gone_is_delivered(tmp_path: Path) -> None:
     )
 
 
-def test_rows_without_an_id_come_twice_unless_the_api_heeds_keys(tmp_path: Path) -> None:
-    """The kit is as unforgiving as the API is said to be."""
+def test_a_repeated_insert_without_an_id_is_a_problem(tmp_path: Path) -> None:
+    """The API of this case ignores idempotency keys, so the row would arrive twice."""
     text = """
 API = {"base_url": "https://api.example.com"}
 def push(rows):
@@ -214,13 +214,13 @@ def send(row):
     ids=["a whole table", "versions", "partitions"],
 )
 def test_every_kind_can_be_tried(tmp_path: Path, text: str, told: dict[str, object]) -> None:
-    """Each in its own order, and with what its feed has."""
+    """Each kind sends rows in its own order, and with the columns of its change feed."""
     versions = [[ADA, BEN], [{**ADA, "name": "Ann"}, CYN], [CYN]]
     assert [] == problems_of(case(tmp_path, text, versions=versions, **told))
 
 
 def of_the_api(request: Request, state: State) -> Answer | None:
-    """An API that has its own rules: it refuses nameless contacts, and is asked by a search."""
+    """Return the answer of an API with additional rules: it refuses contacts without a name, and has a search."""
     if request.method == "GET":
         return Answer(200, [path for path in state if request.params["id"] in path])
     if isinstance(request.body, dict) and request.body.get("name") is None:
@@ -228,8 +228,8 @@ def of_the_api(request: Request, state: State) -> Answer | None:
     return None
 
 
-def test_an_api_can_have_rules_of_its_own(tmp_path: Path) -> None:
-    """What it refuses is no fault of the function that says so."""
+def test_a_fake_api_can_have_additional_rules(tmp_path: Path) -> None:
+    """A refusal by such a rule isn't a mistake of the function that reports it."""
     text = edited(
         ("        if answer.status_code == 409:", '        if http.get("/contacts", params={"id": row["id"]}).json:')
     )
@@ -244,7 +244,7 @@ def test_an_api_can_have_rules_of_its_own(tmp_path: Path) -> None:
         ({"versions": [[]]}, "versions needs rows"),
     ],
 )
-def test_a_case_that_says_too_little_says_so(tmp_path: Path, told: dict[str, object], problem: str) -> None:
-    """Before anything runs."""
+def test_an_incomplete_case_is_refused(tmp_path: Path, told: dict[str, object], problem: str) -> None:
+    """It is refused before anything runs."""
     with pytest.raises(ValueError, match=problem):
         case(tmp_path, GOOD, **told)

@@ -1,4 +1,4 @@
-"""The demo API keeps its own rules: what the example and many tests are judged by must itself be right."""
+"""The demo API and its rules. It must be right, because the example and many tests rely on it."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ def answer_of(response: httpx.Response) -> tuple[int, Any]:
 
 
 def test_a_contact_is_created_changed_read_and_deleted(api: DemoApi, client: httpx.Client) -> None:
-    """The four verbs that a merge sync uses."""
+    """These are the four methods that a merge sync uses."""
     assert (201, ADA) == answer_of(client.post("/crm/contacts", json=ADA))
     assert (200, {**ADA, "name": "Ada"}) == answer_of(client.patch("/crm/contacts/C-1", json={"name": "Ada"}))
     assert {"C-1": {**ADA, "name": "Ada"}} == api.contacts()
@@ -46,8 +46,8 @@ def test_a_contact_is_created_changed_read_and_deleted(api: DemoApi, client: htt
     assert {} == api.contacts()
 
 
-def test_an_invoice_is_put_whole_and_deleted(api: DemoApi, client: httpx.Client) -> None:
-    """The two verbs that a tracked sync uses; a second put replaces the first."""
+def test_an_invoice_is_replaced_completely_and_deleted(api: DemoApi, client: httpx.Client) -> None:
+    """These are the two methods that a tracked sync uses. A second PUT replaces the first."""
     shorter = {"invoice_id": "INV-1", "lines": [{"product": "Nib", "quantity": 1}]}
     assert 201 == client.put("/erp/invoices/INV-1", json=INVOICE).status_code
     assert 200 == client.put("/erp/invoices/INV-1", json=shorter).status_code
@@ -72,18 +72,18 @@ def test_an_invoice_is_put_whole_and_deleted(api: DemoApi, client: httpx.Client)
         ("PUT", "/crm/contacts/C-1", ADA, (404, "there is no PUT /crm/contacts/C-1 here")),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_the_reason(
+def test_a_request_that_breaks_a_rule_is_refused_with_the_reason(
     api: DemoApi, client: httpx.Client, method: str, path: str, body: Any, expected: tuple[int, str]
 ) -> None:
-    """A reject is only worth showing when it says why; and nothing is kept of what was refused."""
+    """A reject is useful only with its reason. Nothing of a refused request is kept."""
     client.post("/crm/contacts", json=ADA)
     status, reason = expected
     assert (status, {"error": reason}) == answer_of(client.request(method, path, json=body))
     assert ({"C-1": ADA}, {}) == (api.contacts(), api.invoices())
 
 
-def test_a_price_list_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.Client) -> None:
-    """What is missing in the new one is gone; of one with a fault nothing is kept."""
+def test_a_price_list_is_accepted_completely_or_not_at_all(api: DemoApi, client: httpx.Client) -> None:
+    """Prices that are missing in a new list are deleted. A list with an error changes nothing."""
     client.put("/erp/prices", json={"prices": [PEN, PEN | {"product_id": "P-2"}]})
     client.put("/erp/prices", json={"prices": [PEN]})
     for wrong in ({"product_id": "P-3", "unit_price": "0"}, {"product_id": "P-4"}):
@@ -94,8 +94,8 @@ def test_a_price_list_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.C
     assert {"P-1": PEN} == api.prices()
 
 
-def test_an_import_tells_of_each_entry_when_it_is_done(api: DemoApi, client: httpx.Client) -> None:
-    """The first time it is asked about, it isn't."""
+def test_an_import_returns_the_result_of_each_entry_at_the_second_poll(api: DemoApi, client: httpx.Client) -> None:
+    """At the first poll it is still running."""
     operations = [{"key": "1:insert", "upsert": STEP}, {"key": "2:insert", "upsert": {"status": "open"}}]
     status, job = answer_of(client.post("/crm/imports", json={"operations": operations}))
     assert (202, "running") == (status, job["status"])
@@ -106,27 +106,29 @@ def test_an_import_tells_of_each_entry_when_it_is_done(api: DemoApi, client: htt
     assert {"50001 open": STEP} == api.timeline()
 
 
-def test_an_id_may_have_any_character(api: DemoApi, client: httpx.Client) -> None:
-    """A key with a slash is one segment when it is quoted."""
+def test_an_id_may_contain_any_character(api: DemoApi, client: httpx.Client) -> None:
+    """A percent-encoded key with a slash is one path segment."""
     client.put("/erp/invoices/2026%2F11%20%C3%A5", json=INVOICE | {"invoice_id": "2026/11 å"})
     assert ["2026/11 å"] == list(api.invoices())
 
 
 def test_a_wrong_token_is_refused(api: DemoApi) -> None:
-    """So that a missing key in .env is seen at once."""
+    """The user notices a missing key in .env immediately."""
     with a_client(api, key="wrong") as client:
         assert (401, {"error": "the token is missing or wrong"}) == answer_of(client.get("/crm/contacts"))
 
 
-def test_a_repeated_idempotency_key_is_answered_again_and_not_done_again(api: DemoApi, client: httpx.Client) -> None:
-    """What makes it safe to repeat a POST whose answer was lost."""
+def test_a_repeated_idempotency_key_gets_the_same_answer_and_no_second_effect(
+    api: DemoApi, client: httpx.Client
+) -> None:
+    """A client can safely repeat a POST whose answer was lost."""
     first, second = (client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"}) for _ in range(2))
     assert (201, 201) == (first.status_code, second.status_code)
     assert [False, True] == [call.is_repeat for call in api.calls]
 
 
-def test_calls_are_logged_as_they_came(api: DemoApi, client: httpx.Client) -> None:
-    """Tests judge by this log: method, path, body, answer, key, in order."""
+def test_calls_are_logged_in_their_order(api: DemoApi, client: httpx.Client) -> None:
+    """Tests use this log: method, path, body, answer and key of each call."""
     client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"})
     client.delete("/crm/contacts/C-9")
     assert [
@@ -136,8 +138,8 @@ def test_calls_are_logged_as_they_came(api: DemoApi, client: httpx.Client) -> No
     assert ["POST", "DELETE"] == [call["method"] for call in client.get("/calls").json()]
 
 
-def test_a_fault_counts_down_on_matching_calls_only(api: DemoApi, client: httpx.Client) -> None:
-    """The next two CRM calls fail, the ERP goes on, and then the CRM is well again."""
+def test_a_fault_applies_only_to_matching_calls_and_a_limited_number(api: DemoApi, client: httpx.Client) -> None:
+    """The next two CRM calls fail and the ERP works. After that the CRM works again."""
     api.fail(status=503, times=2, path="/crm/*", headers={"Retry-After": "7"})
     first = client.post("/crm/contacts", json=ADA)
     assert (503, "7") == (first.status_code, first.headers["Retry-After"])
@@ -145,16 +147,16 @@ def test_a_fault_counts_down_on_matching_calls_only(api: DemoApi, client: httpx.
     assert [503, 201] == [client.post("/crm/contacts", json=ADA).status_code for _ in range(2)]
 
 
-def test_a_look_at_the_page_is_no_call(api: DemoApi, client: httpx.Client) -> None:
-    """A browser that asks for its icon must not use up a fault that was meant for a sync."""
+def test_a_page_request_is_not_logged_as_a_call(api: DemoApi, client: httpx.Client) -> None:
+    """A browser's request for the icon must not use up a fault that is meant for a sync."""
     api.fail(status=500)
     assert [200, 404] == [client.get(path).status_code for path in ("/", "/favicon.ico")]
     assert 500 == client.get("/crm/contacts").status_code
     assert ["/crm/contacts"] == [call.path for call in api.calls]
 
 
-def test_faults_can_be_asked_for_over_http(client: httpx.Client) -> None:
-    """The tutorial does it with curl."""
+def test_faults_can_be_set_over_http(client: httpx.Client) -> None:
+    """The tutorial sets them with curl."""
     assert 201 == client.post("/faults", json={"status": 500, "times": None}).status_code
     assert [500, 500] == [client.get("/crm/contacts").status_code for _ in range(2)]
     assert 204 == client.delete("/faults").status_code
@@ -164,16 +166,16 @@ def test_faults_can_be_asked_for_over_http(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     "asked", [{"stauts": 500}, {"drop": "now"}, {"times": 0}, {"status": "500"}, {"delay_seconds": -1}, [], None]
 )
-def test_a_fault_that_makes_no_sense_is_refused(client: httpx.Client, asked: Any) -> None:
-    """A misspelt fault that does nothing would make a test pass for no reason."""
+def test_an_invalid_fault_is_refused(client: httpx.Client, asked: Any) -> None:
+    """A misspelled fault without effect would make a test pass without a reason."""
     assert 400 == client.post("/faults", content=json.dumps(asked)).status_code
 
 
 @pytest.mark.parametrize(("drop", "kept"), [("before", {}), ("after", {"C-1": ADA})])
-def test_a_dropped_connection_leaves_the_caller_without_an_answer(
+def test_a_dropped_connection_gives_the_caller_no_answer(
     api: DemoApi, client: httpx.Client, drop: str, kept: dict[str, Any]
 ) -> None:
-    """Dropped before: nothing was done. After: it was done, and nobody heard."""
+    """With `before`, nothing was done. With `after`, it was done, and the caller doesn't know."""
     api.fail(drop=drop)
     with pytest.raises(httpx.TransportError):
         client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"})
@@ -181,7 +183,7 @@ def test_a_dropped_connection_leaves_the_caller_without_an_answer(
 
 
 def test_a_repeat_after_a_lost_answer_gets_that_answer(api: DemoApi, client: httpx.Client) -> None:
-    """The same key after `drop: after`: created once, and the caller learns it."""
+    """The key is the same after `drop: after`. The contact is created once, and the caller gets the answer."""
     api.fail(drop="after")
     headers = {"Idempotency-Key": "k-1"}
     with pytest.raises(httpx.TransportError):
@@ -189,8 +191,8 @@ def test_a_repeat_after_a_lost_answer_gets_that_answer(api: DemoApi, client: htt
     assert 201 == client.post("/crm/contacts", json=ADA, headers=headers).status_code
 
 
-def test_a_repeat_of_a_call_that_was_dropped_unseen_is_done(api: DemoApi, client: httpx.Client) -> None:
-    """No answer is kept for a call that never got through."""
+def test_a_repeat_of_a_call_dropped_before_its_effect_is_executed(api: DemoApi, client: httpx.Client) -> None:
+    """No answer is stored for a call that had no effect."""
     api.fail(drop="before")
     headers = {"Idempotency-Key": "k-1"}
     with pytest.raises(httpx.TransportError):
@@ -199,16 +201,16 @@ def test_a_repeat_of_a_call_that_was_dropped_unseen_is_done(api: DemoApi, client
     assert {"C-1": ADA} == api.contacts()
 
 
-def test_a_delay_keeps_the_caller_waiting() -> None:
-    """For tests of deadlines. Its own server: the late call must not land in the next test's log."""
+def test_a_delay_makes_the_caller_wait() -> None:
+    """It is for tests of deadlines. The server is separate: the late call must not be in the next test's log."""
     with running_demo_api() as api, a_client(api) as client:
         api.fail(delay_seconds=0.3)
         with pytest.raises(httpx.ReadTimeout):
             client.get("/crm/contacts", timeout=0.05)
 
 
-def test_the_state_file_brings_everything_back(tmp_path: Path) -> None:
-    """Two runs of the example meet the same destination, also after a kill between call and answer."""
+def test_the_state_file_restores_everything(tmp_path: Path) -> None:
+    """Two runs of the example have the same destination, also after a kill between call and answer."""
     file = tmp_path / "kept" / "demo api.json"
     headers = {"Idempotency-Key": "k-1"}
     with running_demo_api(state=file) as api, a_client(api) as client:
@@ -224,8 +226,8 @@ def test_the_state_file_brings_everything_back(tmp_path: Path) -> None:
         assert 201 == client.post("/crm/contacts", json=ADA, headers=headers).status_code
 
 
-def test_the_page_shows_what_is_held_and_escapes_it(api: DemoApi, client: httpx.Client) -> None:
-    """What rows bring is text, never markup: in a cell, a path, a reason."""
+def test_the_page_shows_the_stored_rows_and_escapes_them(api: DemoApi, client: httpx.Client) -> None:
+    """Values of rows are always text and never markup: in a cell, a path or a reason."""
     evil = "<script>alert(1)</script>"
     client.post("/crm/contacts", json=ADA | {"name": evil})
     client.put("/erp/invoices/INV-1", json=INVOICE)
@@ -240,14 +242,14 @@ def test_the_page_shows_what_is_held_and_escapes_it(api: DemoApi, client: httpx.
 
 
 def a_demo(*arguments: str | Path) -> subprocess.Popen[str]:
-    """`python -m ondatra_dagster.testing.demo_api` with these arguments."""
+    """Start `python -m ondatra_dagster.testing.demo_api` with these arguments."""
     command = [sys.executable, "-m", "ondatra_dagster.testing.demo_api", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
         command,
         text=True,
         start_new_session=True,
-        # where Ctrl-C is ignored, as in a background shell, every child would ignore it too
+        # if the parent ignores Ctrl-C, as a background shell does, every child would ignore it too
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         **pipes,
     )
@@ -271,33 +273,33 @@ except KeyboardInterrupt:
 """
 
 
-def test_it_serves_while_a_command_runs_and_tells_what_arrived(tmp_path: Path) -> None:
-    """`make run`: the command's own exit code, and a report of its calls."""
+def test_it_serves_while_a_command_runs_and_reports_the_calls(tmp_path: Path) -> None:
+    """`make run` has the exit code of the command, and a report of its calls."""
     port = a_free_port()
     command = [sys.executable, "-c", POST_A_CONTACT, str(port), DEMO_KEY]
     with a_demo("--port", str(port), "--state", tmp_path / "state.json", "--", *command) as demo:
         out, err = demo.communicate(timeout=30)
-    assert (1, "") == (demo.returncode, out)  # stdout is the command's own
+    assert (1, "") == (demo.returncode, out)  # stdout belongs to the command
     assert "The demo API got 1 call:\n  POST /crm/contacts → 201\n" in err
     assert "The CRM holds 1 contact with 0 timeline entries; the ERP holds 0 invoices and 0 prices." in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_command_in_its_own_way(number: signal.Signals) -> None:
-    """A terminal's Ctrl-C reaches both, SIGTERM is passed on: the exit code is the command's."""
+def test_a_signal_ends_the_command(number: signal.Signals) -> None:
+    """Ctrl-C in a terminal reaches both processes, and SIGTERM is forwarded. The exit code is that of the command."""
     with a_demo("--port", "0", "--", sys.executable, "-c", WAIT_FOR_CTRL_C) as demo:
         assert demo.stdout is not None
         assert "up\n" == demo.stdout.readline()
         if number == signal.SIGINT:
-            os.killpg(demo.pid, number)  # as a terminal does
+            os.killpg(demo.pid, number)  # a terminal does this
         else:
             demo.send_signal(number)
         demo.communicate(timeout=30)
     assert {signal.SIGINT: 7, signal.SIGTERM: 128 + signal.SIGTERM}[number] == demo.returncode
 
 
-def test_a_taken_port_is_told_in_a_sentence() -> None:
-    """And the command isn't run against a stranger."""
+def test_a_port_in_use_is_reported_in_a_sentence() -> None:
+    """The command isn't run against another program."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as stranger:
         port = stranger.getsockname()[1]
         with a_demo("--port", str(port), "--", "false") as demo:
@@ -307,7 +309,7 @@ def test_a_taken_port_is_told_in_a_sentence() -> None:
 
 
 def test_the_projects_own_demo_api_is_shared(tmp_path: Path) -> None:
-    """`make run` beside `make dev`: both deliver to one destination."""
+    """`make run` next to `make dev` delivers to the same destination."""
     state = tmp_path / "state.json"
     with running_demo_api(state=state) as api:
         port = api.url.rpartition(":")[2]
@@ -323,8 +325,8 @@ def a_free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_a_batch_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.Client) -> None:
-    """What is refused names the operations that it is refused for."""
+def test_a_batch_is_accepted_completely_or_not_at_all(api: DemoApi, client: httpx.Client) -> None:
+    """The refusal names the operations that caused it."""
     good = {"key": "1", "upsert": {"customer_id": "C-1", "email": "a@example.com"}}
     bad = {"key": "2", "upsert": {"customer_id": "C-2", "email": "no address"}}
     refused = client.post("/crm/batches", json={"operations": [good, bad]})
@@ -335,8 +337,8 @@ def test_a_batch_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.Client
     assert 400 == client.post("/crm/batches", json={"operations": [{"key": "1"}]}).status_code
 
 
-def test_a_job_tells_its_results_when_it_was_asked_about_often_enough(api: DemoApi, client: httpx.Client) -> None:
-    """The others of a job arrive beside one that is refused."""
+def test_a_job_returns_its_results_after_enough_polls(api: DemoApi, client: httpx.Client) -> None:
+    """A refused operation doesn't stop the other operations of the job."""
     operations = [
         {"key": "1", "upsert": {"customer_id": "C-1", "email": "a@example.com"}},
         {"key": "2", "upsert": {"email": "b@example.com"}},

@@ -1,4 +1,4 @@
-"""A project that has run, and somebody who looks at its pages."""
+"""The fixtures of a project that has run, and of a reader of its pages."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from ondatra_dagster.testing.demo_api import running_demo_api
 
 @pytest.fixture(scope="session")
 def shop_with_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShopProject]:
-    """Looking changes nothing, so all tests look at the same one."""
+    """Yield a project with past runs. Reading changes nothing, so all tests share it."""
     with running_demo_api() as api:
         yield create_shop_with_history(tmp_path_factory.mktemp("ui") / "my <shop>", api)
 

@@ -1,4 +1,4 @@
-"""Who is let in: the page shows customers' rows, and any page in the user's browser could ask for it."""
+"""The access to the UI. It shows customers' rows, and any page in the user's browser could request them."""
 
 import pytest
 from support.projects.shop_project import ShopProject
@@ -16,8 +16,8 @@ def unauthenticated_reader(shop_with_history: ShopProject) -> PageReader:
     return PageReader(ProjectCache(shop_with_history.root), is_in=False)
 
 
-def test_the_token_opens_the_page_once_and_a_cookie_from_then_on(unauthenticated_reader: PageReader) -> None:
-    """An address with the token in it mustn't stay in the browser's history."""
+def test_the_token_gives_access_once_and_then_a_cookie_does(unauthenticated_reader: PageReader) -> None:
+    """An address that contains the token must not remain in the browser's history."""
     first = unauthenticated_reader.client.get(f"/syncs/sync.crm?page=1&token={PAGE_TOKEN}&x=a+b")
     assert (303, f"http://{HOST}/syncs/sync.crm?page=1&x=a+b") == (first.status_code, first.headers["location"])
     cookie = first.headers["set-cookie"]
@@ -27,16 +27,18 @@ def test_the_token_opens_the_page_once_and_a_cookie_from_then_on(unauthenticated
     assert 200 == unauthenticated_reader("/").status
 
 
-def test_who_is_in_loses_the_token_from_the_address_too(get_page: PageReader) -> None:
-    """The printed address is opened a second time, and by then the browser has the cookie."""
+def test_the_token_is_removed_from_the_address_of_an_authenticated_user(get_page: PageReader) -> None:
+    """When the user opens the printed address again, the browser already has the cookie."""
     answer = get_page.client.get("/?token=whatever")
     assert (303, f"http://{HOST}/") == (answer.status_code, answer.headers["location"])
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("token", [None, "", "wrong", PAGE_TOKEN[:-1], f"{PAGE_TOKEN}x", "ü", "\ud800"])
-def test_without_the_token_nothing_is_told(unauthenticated_reader: PageReader, address: str, token: str | None) -> None:
-    """Not even whether there is such a sync, nor how the project is called."""
+def test_without_the_token_a_page_shows_nothing(
+    unauthenticated_reader: PageReader, address: str, token: str | None
+) -> None:
+    """It doesn't even show whether the sync exists, or the project's name."""
     asked = {} if token is None else {"token": token.encode("utf-8", "surrogatepass")}
     told = ParsedPage.parse(unauthenticated_reader.client.get(address, params=asked))
     assert 403 == told.status
@@ -46,8 +48,8 @@ def test_without_the_token_nothing_is_told(unauthenticated_reader: PageReader, a
 
 
 @pytest.mark.parametrize("cookie", [f"{COOKIE}=wrong", f"ondatra_ui_1={PAGE_TOKEN}", f"{COOKIE}=", "=;=;", "\x01"])
-def test_a_wrong_cookie_is_none(unauthenticated_reader: PageReader, cookie: str) -> None:
-    """One of another port is another project's."""
+def test_a_wrong_cookie_gives_no_access(unauthenticated_reader: PageReader, cookie: str) -> None:
+    """A cookie of another port belongs to another project."""
     assert 403 == unauthenticated_reader.client.get("/", headers={"cookie": cookie}).status_code
 
 
@@ -64,8 +66,8 @@ def test_a_wrong_cookie_is_none(unauthenticated_reader: PageReader, cookie: str)
         "",
     ],
 )
-def test_a_foreign_host_is_refused_even_with_the_token(get_page: PageReader, host: str) -> None:
-    """A name of somebody else's can be made to lead here: then their page would be this one's."""
+def test_another_host_is_refused_even_with_the_token(get_page: PageReader, host: str) -> None:
+    """Another site can make its name point to this machine. Then this page would belong to that site's origin."""
     for address in (f"/?token={PAGE_TOKEN}", "/", "/assets/page.css"):
         told = ParsedPage.parse(get_page.client.get(address, headers={"host": host}))
         assert 403 == told.status
@@ -87,8 +89,10 @@ NO_PATHS = [
 
 
 @pytest.mark.parametrize("target", NO_PATHS)
-def test_what_is_no_path_is_refused(get_page: PageReader, unauthenticated_reader: PageReader, target: str) -> None:
-    """Whoever is in or bears the token too: made an address again, it could be another host's."""
+def test_a_target_that_is_not_a_path_is_refused(
+    get_page: PageReader, unauthenticated_reader: PageReader, target: str
+) -> None:
+    """This applies to every request. As an address, the target could point to another host."""
     for reader in (get_page, unauthenticated_reader):
         for asked in (target, f"{target}?token={PAGE_TOKEN}", f"{target}?x=1&token=wrong"):
             told = ParsedPage.parse(reader.client.get_raw_path(asked))
@@ -108,47 +112,47 @@ def test_what_is_no_path_is_refused(get_page: PageReader, unauthenticated_reader
         ("/syncs/..//evil.example/", "/syncs/..//evil.example/"),
     ],
 )
-def test_a_redirect_leads_nowhere_else(unauthenticated_reader: PageReader, path: str, leads_to: str) -> None:
-    """A link that bears the right token and a strange path."""
+def test_a_redirect_stays_on_this_host(unauthenticated_reader: PageReader, path: str, leads_to: str) -> None:
+    """The link has the right token and an unusual path."""
     answer = unauthenticated_reader.client.get_raw_path(f"{path}?token={PAGE_TOKEN}")
     assert (303, f"http://{HOST}{leads_to}") == (answer.status_code, answer.headers["location"])
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-def test_the_page_is_for_looking_only(get_page: PageReader, method: str) -> None:
-    """Nothing can be changed, so nothing can be made to change by a page of somebody else's."""
+def test_the_pages_are_read_only(get_page: PageReader, method: str) -> None:
+    """No request changes anything, so another site's page can't cause a change."""
     answer = get_page.client.request(method, "/syncs/sync.crm")
     assert (405, "GET, HEAD") == (answer.status_code, answer.headers["allow"])
 
 
 @pytest.mark.parametrize("address", [*ADDRESSES, "/assets/page.css", "/assets/page.js"])
-def test_every_answer_has_the_headers_that_guard_it(
+def test_every_response_has_the_security_headers(
     get_page: PageReader, unauthenticated_reader: PageReader, address: str
 ) -> None:
-    """Those of refusals too."""
+    """Refusals have them too."""
     for reader in (get_page, unauthenticated_reader):
         headers = reader.client.get(address).headers
         assert SECURITY_HEADERS == {name: headers[name] for name in SECURITY_HEADERS}
 
 
-def test_nothing_from_elsewhere_is_loaded_or_run() -> None:
-    """Should HTML come through one day, it still can't run, or send anything anywhere."""
+def test_nothing_from_other_sites_is_loaded_or_executed() -> None:
+    """If HTML is ever injected, it still can't run, and can't send anything."""
     policy = dict(part.strip().split(" ", 1) for part in SECURITY_HEADERS["Content-Security-Policy"].split(";"))
     assert "'none'" == policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"]
     assert "'self'" == policy["script-src"] == policy["style-src"] == policy["form-action"]
 
 
-def test_head_tells_what_get_would(get_page: PageReader) -> None:
+def test_head_has_the_status_of_get(get_page: PageReader) -> None:
     answer = get_page.client.request("HEAD", "/syncs/sync.crm")
     assert (200, b"") == (answer.status_code, answer.content)
 
 
-def test_who_is_refused_may_ask_again(unauthenticated_reader: PageReader) -> None:
-    """Another site's link leads here without the cookie; from this page it is sent."""
+def test_a_refused_page_has_a_link_to_itself(unauthenticated_reader: PageReader) -> None:
+    """A link from another site opens the page without the cookie. A link on this page sends it."""
     assert "" in unauthenticated_reader("/syncs/sync.crm").link_addresses
 
 
-def test_every_page_is_behind_the_door(unauthenticated_reader: PageReader) -> None:
-    """One that is added later too."""
+def test_every_page_needs_access(unauthenticated_reader: PageReader) -> None:
+    """This includes pages that are added later."""
     for path in PAGE_ROUTES:
         assert 403 == unauthenticated_reader(path.replace("{", "").replace("}", "")).status

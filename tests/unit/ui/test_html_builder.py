@@ -1,4 +1,4 @@
-"""HTML is made in one place: what goes into it as text comes out as text."""
+"""The HTML builder: text in a page is always escaped."""
 
 import pytest
 from hypothesis import given
@@ -17,33 +17,33 @@ def test_an_element_has_its_attributes_and_content() -> None:
     assert '<a href="/x?a=1&amp;b=2" class="key" aria-label="&quot;quoted&quot;" hidden>a &amp; b7</a>' == made(link)
 
 
-def test_what_is_left_out_leaves_no_trace() -> None:
-    """An attribute that is empty is another thing than one that isn't there."""
+def test_an_omitted_attribute_is_not_written() -> None:
+    """An empty attribute and a missing one have different meanings."""
     assert '<input name="" value="0">' == made(element("input", name="", value=0, checked=False, id=None))
 
 
-def test_elements_hold_elements_at_any_depth() -> None:
+def test_elements_contain_elements_at_any_depth() -> None:
     rows = (element("li", text) for text in ("<", "b"))
     assert "<ul><li>&lt;</li><li>b</li><br></ul>" == made(element("ul", [rows, [element("br")]]))
 
 
-def test_html_is_never_taken_for_text() -> None:
-    """Put into a text by mistake it would be escaped twice, or not at all."""
+def test_html_can_not_be_inserted_as_text() -> None:
+    """In a text it would be escaped twice, or not at all."""
     assert "Html(9 characters)" == f"{element('b', 'no')}"
 
 
-def test_a_page_is_whole() -> None:
+def test_a_document_is_complete() -> None:
     assert made(document(element("head"), element("body", "x"))).startswith('<!doctype html>\n<html lang="en">')
 
 
-def test_half_a_character_is_no_fault() -> None:
-    """A fault can leave one, and then one wants to read what it says."""
+def test_half_a_character_is_no_error() -> None:
+    """A bug can leave one, and then the user wants to read the rest of the text."""
     assert b"<p>?</p>" == element("p", "\ud800").encode()
 
 
 @given(st.text(st.characters(exclude_characters="\r\x00", exclude_categories=("Cs",))))
-def test_any_text_comes_out_as_it_went_in(text: str) -> None:
-    """In an element and in an attribute: a browser reads just that, and no element more."""
+def test_any_text_is_read_back_unchanged(text: str) -> None:
+    """In an element and in an attribute, a browser reads exactly this text and no other element."""
     parser = Parser()
     parser.feed(made(element("p", text, title=text)))
     parser.close()
@@ -51,5 +51,5 @@ def test_any_text_comes_out_as_it_went_in(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "'\"><img src=x onerror=alert(1)>", "</p><p>"])
-def test_hostile_text_makes_no_element(text: str) -> None:
+def test_hostile_text_creates_no_element(text: str) -> None:
     assert "<" not in made(element("p", text))[3:-4]

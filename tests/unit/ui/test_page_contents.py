@@ -1,4 +1,4 @@
-"""What the pages show of a project that has run, not always well."""
+"""The contents of the pages, for a project whose runs didn't all succeed."""
 
 import dataclasses
 import re
@@ -23,17 +23,17 @@ SYNC = "/syncs/sync.crm"
 
 @pytest.fixture
 def run_ids(shop_with_history: ShopProject) -> list[str]:
-    """The newest first; the first of them is the dry one."""
+    """Return the run ids, the newest first. The first of them is the dry run."""
     return [run.run_id for run in shop_with_history.workspace.history.list_runs("sync.crm", with_dry=True)]
 
 
 @pytest.fixture
 def reader_of_new_project(tmp_path: Path, api: DemoApi) -> PageReader:
-    """A project that nobody has run."""
+    """Return a reader of a project that has never run."""
     return PageReader(ProjectCache(ShopProject.create(tmp_path / "new", url=api.url).root))
 
 
-def test_the_first_page_says_how_each_sync_stands(get_page: PageReader) -> None:
+def test_the_first_page_shows_the_health_of_each_sync(get_page: PageReader) -> None:
     told = get_page("/")
     assert 200 == told.status
     assert SYNC in told.link_addresses
@@ -43,7 +43,7 @@ def test_the_first_page_says_how_each_sync_stands(get_page: PageReader) -> None:
 
 
 def test_a_sync_that_never_ran_says_so(reader_of_new_project: PageReader) -> None:
-    """And all its pages are there."""
+    """All its pages exist."""
     assert "never ran" in reader_of_new_project("/").text
     assert "It has never run" in reader_of_new_project(SYNC).text
     assert "sync.crm has no records yet." in reader_of_new_project(f"{SYNC}/records").text
@@ -51,8 +51,8 @@ def test_a_sync_that_never_ran_says_so(reader_of_new_project: PageReader) -> Non
     assert "There is no queue yet" in reader_of_new_project(f"{SYNC}/queue").text
 
 
-def test_a_sync_shows_its_runs_the_newest_first(get_page: PageReader, run_ids: list[str]) -> None:
-    """The dry one is marked, and has no records to look at."""
+def test_a_sync_shows_its_runs_with_the_newest_first(get_page: PageReader, run_ids: list[str]) -> None:
+    """The dry run is marked, and has no link to records."""
     told = get_page(SYNC)
     shown = [link for link in told.link_addresses if link.startswith(f"{SYNC}/runs/")]
     assert [f"{SYNC}/runs/{each}" for each in run_ids] == list(dict.fromkeys(shown[3:]))
@@ -63,15 +63,15 @@ def test_a_sync_shows_its_runs_the_newest_first(get_page: PageReader, run_ids: l
     ]
 
 
-def test_a_chart_is_told_in_words_too(get_page: PageReader) -> None:
-    """Who sees no picture, or no colours, has the numbers."""
+def test_a_chart_has_a_text_alternative(get_page: PageReader) -> None:
+    """A user who sees no picture or no colours can read the numbers."""
     (chart,) = get_page(SYNC).tag_attributes("svg")
     assert "Rows of the last 3 runs: " in chart["aria-label"]
     assert "1 rejected" in chart["aria-label"]
 
 
 def test_each_of_a_few_bars_has_its_time_below(get_page: PageReader, shop_with_history: ShopProject) -> None:
-    """Else one has to count bars to know which run it was; the day is told once."""
+    """The user doesn't have to count bars to find a run. Each day is shown once."""
     told, day = [], ""
     for past in reversed(shop_with_history.workspace.history.list_runs("sync.crm")):
         today, hour = format_local_time(past.started_at).split(" ")
@@ -80,8 +80,8 @@ def test_each_of_a_few_bars_has_its_time_below(get_page: PageReader, shop_with_h
     assert f" {' '.join(told)} " in get_page(SYNC).text
 
 
-def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api: DemoApi) -> None:
-    """All would stand over each other."""
+def test_in_a_chart_of_many_bars_only_the_first_and_the_last_have_a_time(tmp_path: Path, api: DemoApi) -> None:
+    """The times of all bars would overlap."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com")
     run_shop(shop)
@@ -96,8 +96,8 @@ def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api
     )
 
 
-def test_a_run_shows_its_counts_and_leads_on(get_page: PageReader, run_ids: list[str]) -> None:
-    """Counts of rows; to its records; to Dagster."""
+def test_a_run_shows_its_counts_and_links(get_page: PageReader, run_ids: list[str]) -> None:
+    """It shows the result of its rows, and links to its records and to Dagster."""
     first = get_page(f"{SYNC}/runs/{run_ids[-1]}")
     assert "planned what was in the queue for this run 3 0 0 3" in first.text
     assert "succeeded delivered 2 0 0 2" in first.text
@@ -108,8 +108,8 @@ def test_a_run_shows_its_counts_and_leads_on(get_page: PageReader, run_ids: list
     assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN_ID}" in newest.link_addresses
 
 
-def test_each_count_leads_to_just_those_records(get_page: PageReader, run_ids: list[str]) -> None:
-    """Who sees a number wants to see what is behind it, and neither more nor less."""
+def test_each_count_links_to_exactly_its_records(get_page: PageReader, run_ids: list[str]) -> None:
+    """A user who follows a count expects these records, not more and not fewer."""
     followed = set()
     for page in (SYNC, *(f"{SYNC}/runs/{each}" for each in run_ids)):
         for text, link in get_page(page).link_targets:
@@ -123,8 +123,8 @@ def test_each_count_leads_to_just_those_records(get_page: PageReader, run_ids: l
     assert of_all | {f"{status}&change=insert" for status in of_all} == followed
 
 
-def test_a_change_is_asked_for_and_let_go_of(get_page: PageReader, run_ids: list[str]) -> None:
-    """It stays while one turns pages, searches and downloads."""
+def test_a_filter_by_change_type_remains_until_it_is_removed(get_page: PageReader, run_ids: list[str]) -> None:
+    """It remains on other pages, in searches and in downloads."""
     asked = f"{SYNC}/records?run={run_ids[-1]}&status=succeeded&change=insert"
     told = get_page(asked)
     assert "Only inserts show all changes" in told.text
@@ -137,8 +137,8 @@ def test_a_change_is_asked_for_and_let_go_of(get_page: PageReader, run_ids: list
     assert (404, True) == (odd.status, "did you mean 'insert'?" in odd.text)
 
 
-def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoApi) -> None:
-    """The retention has removed them."""
+def test_counts_of_removed_records_have_no_link(tmp_path: Path, api: DemoApi) -> None:
+    """The retention has removed these records."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com")
     run_id = run_shop(shop).summary.run_id or ""
@@ -152,14 +152,14 @@ def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoA
         assert (200, []) == (told.status, [link for link in told.link_addresses if "status=" in link])
 
 
-def test_a_run_that_failed_says_why(get_page: PageReader, run_ids: list[str]) -> None:
+def test_a_failed_run_says_why(get_page: PageReader, run_ids: list[str]) -> None:
     told = get_page(f"{SYNC}/runs/{run_ids[2]}")
     assert "Errors" in told.text
     assert "<i>down</i>" in told.text
 
 
-def test_a_run_tells_of_whose_rows_each_reason_is(tmp_path: Path, api: DemoApi) -> None:
-    """Those that are tried again, and those that were rejected."""
+def test_a_run_shows_the_rows_of_each_reason(tmp_path: Path, api: DemoApi) -> None:
+    """It shows rows that are retried and rows that were rejected."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
     api.fail(status=409, times=2, path="/crm/*", message="conflict")
@@ -171,22 +171,22 @@ def test_a_run_tells_of_whose_rows_each_reason_is(tmp_path: Path, api: DemoApi) 
     assert "no mail" in text
 
 
-def test_a_dry_run_shows_what_it_said(get_page: PageReader, run_ids: list[str]) -> None:
+def test_a_dry_run_shows_its_result(get_page: PageReader, run_ids: list[str]) -> None:
     told = get_page(f"{SYNC}/runs/{run_ids[0]}")
     assert "A dry run: 1 to create" in told.text
     assert "destination before 3 destination after 4" in told.text
     assert f"{SYNC}/records?run={run_ids[0]}" not in told.link_addresses
 
 
-def test_a_first_run_is_the_last_run(tmp_path: Path, api: DemoApi) -> None:
+def test_the_only_run_is_named_the_last_run(tmp_path: Path, api: DemoApi) -> None:
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com")
     run_shop(shop)
     assert " Rows of the last run " in PageReader(ProjectCache(shop.root))(SYNC).text
 
 
-def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> None:
-    """Its counts stay in the history."""
+def test_a_run_whose_records_were_removed_says_so(tmp_path: Path, api: DemoApi) -> None:
+    """Its counts remain in the history."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com")
     run_id = run_shop(shop).summary.run_id
@@ -198,8 +198,8 @@ def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> N
     assert f"{SYNC}/records?run={run_id}" not in told.link_addresses
 
 
-def test_the_queue_shows_what_a_replay_would_send(get_page: PageReader) -> None:
-    """And the command that does it: the page does nothing."""
+def test_the_queue_page_shows_the_rows_of_a_replay(get_page: PageReader) -> None:
+    """It also shows the command that replays them: the page itself changes nothing."""
     told = get_page(f"{SYNC}/queue")
     assert "ondatra replay sync.crm" in told.text
     assert "b2" in told.text
@@ -207,7 +207,7 @@ def test_the_queue_shows_what_a_replay_would_send(get_page: PageReader) -> None:
     assert [] == told.tag_attributes("button")
 
 
-def test_who_holds_a_sync_is_told(shop_with_history: ShopProject, get_page: PageReader) -> None:
+def test_a_paused_sync_is_marked_on_the_pages(shop_with_history: ShopProject, get_page: PageReader) -> None:
     sync = shop_with_history.workspace.sync("sync.crm")
     pause_sync(sync)
     try:
@@ -217,15 +217,15 @@ def test_who_holds_a_sync_is_told(shop_with_history: ShopProject, get_page: Page
         resume_sync(sync)
 
 
-def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
-    """Else one wonders why everything waits."""
+def test_sinks_that_send_nothing_are_reported(tmp_path: Path, api: DemoApi) -> None:
+    """Otherwise the user would wonder why all rows wait."""
     shop = ShopProject.create(
         tmp_path / "dry", url=api.url, files={"pyproject.toml": '[tool.ondatra]\nsinks = "dry"\n'}
     )
     assert "The setting sinks is dry: nothing is sent." in PageReader(ProjectCache(shop.root))("/").text
 
 
-def test_a_damaged_history_is_said_where_runs_would_be(tmp_path: Path, api: DemoApi) -> None:
+def test_a_damaged_history_is_reported_on_the_page(tmp_path: Path, api: DemoApi) -> None:
     """Otherwise a sync that has delivered for years would look like one that never ran."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com")
@@ -237,7 +237,7 @@ def test_a_damaged_history_is_said_where_runs_would_be(tmp_path: Path, api: Demo
     assert f"No past runs are shown: {history} is damaged (file is not a database)" in page.text
 
 
-def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: DemoApi) -> None:
+def test_an_unreadable_sync_does_not_hide_other_syncs(tmp_path: Path, api: DemoApi) -> None:
     """A queue that is broken, or that a newer ondatra has written, is one of many."""
     erp = "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n"
     shop = ShopProject.create(tmp_path / "shop", url=api.url, files={"models/sync/erp.sql": erp})
@@ -253,8 +253,8 @@ def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: Demo
 
 
 @pytest.mark.parametrize("rows", [0, 1234])
-def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(tmp_path: Path, api: DemoApi, rows: int) -> None:
-    """It is one letter, and may have a million."""
+def test_a_dead_whole_table_shows_its_first_rows(tmp_path: Path, api: DemoApi, rows: int) -> None:
+    """It is one dead letter, and may have a million rows."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url, files=WHOLE_TABLE_FILES)
     write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(rows)})
     run_shop(shop)
@@ -264,8 +264,8 @@ def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(tmp_path: Path, 
     assert ("… and 1,224 rows more, 1,234 in all" if rows else "its content, which has no rows") in told.text
 
 
-def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:
-    """It can't say so itself, and the page mustn't wait for it for ever."""
+def test_a_run_whose_process_has_ended_is_shown_as_crashed(tmp_path: Path, api: DemoApi) -> None:
+    """It can't report the crash itself, and the page must not wait forever."""
     root = tmp_path / "shop"
     run_id = run_killed_push(root, api.url)
     look = PageReader(ProjectCache(root))
@@ -275,7 +275,7 @@ def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -
     page = look(f"{SYNC}/runs/{run_id}")
     assert "✕ crashed" in page.text
     assert "What it delivered is among its records; the next run counts it." in page.text
-    assert "Took -" in page.text  # nobody knows when it ended, and it doesn't go on
+    assert "Took -" in page.text  # the end time is unknown, and the run doesn't continue
     assert not any("data-live" in each for each in page.tag_attributes("main"))
     assert "✕ crashed ondatra run full the first run sends the whole table - → 0 - - - - - view" in look(SYNC).text
     sync = ShopProject.create(root, url=api.url).workspace.sync("sync.crm")
@@ -284,7 +284,7 @@ def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -
 
 
 def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: DemoApi) -> None:
-    """What it had planned and didn't send is known, too."""
+    """The rows that it had planned and didn't send are known, too."""
     root = tmp_path / "shop"
     run_id = run_killed_push(root, api.url)
     run_again(root, api.url)
@@ -301,7 +301,7 @@ def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: Dem
 
 
 def run_again(root: Path, url: str) -> None:
-    """A turn with nothing to send, which notes what the run before it left."""
+    """Run again with nothing to send. This run notes the results of the earlier one."""
     shop = ShopProject.create(root, url=url)
     workspace = shop.workspace
     with shop.open_engine(workspace) as engine:
@@ -311,8 +311,8 @@ def run_again(root: Path, url: str) -> None:
 @pytest.mark.parametrize(
     "address", ["/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/reasons?status=waiting", f"{SYNC}/queue"]
 )
-def test_what_others_wrote_is_shown_as_text(get_page: PageReader, address: str) -> None:
-    """In a payload, a key, a reason, the project's own name: it makes no element, and nothing runs."""
+def test_text_from_other_systems_is_shown_as_text(get_page: PageReader, address: str) -> None:
+    """It may be in a payload, a key, a reason or the project's name. It creates no element, and nothing is executed."""
     told = get_page(address)
     assert [{"src": "/assets/page.js", "defer": ""}] == told.tag_attributes("script")
     assert [] == [each for each in told.tag_attributes("i") if "class" not in each]
@@ -322,14 +322,14 @@ def test_what_others_wrote_is_shown_as_text(get_page: PageReader, address: str) 
     assert "my <shop>" in told.text
 
 
-def test_hostile_text_is_there_to_be_read(get_page: PageReader) -> None:
-    """It isn't taken out either: it may be why a row was refused."""
+def test_hostile_text_remains_readable(get_page: PageReader) -> None:
+    """It isn't removed either: it may be the reason why a row was refused."""
     assert HOSTILE_EMAIL in get_page(f"{SYNC}/records?status=rejected").text
     assert HOSTILE_KEY in get_page(f"{SYNC}/records").text
 
 
-def test_every_link_of_every_page_leads_somewhere(get_page: PageReader) -> None:
-    """A page that is renamed must not leave dead links."""
+def test_every_link_of_every_page_works(get_page: PageReader) -> None:
+    """A renamed page must not leave dead links."""
     seen: set[str] = set()
     coming = ["/"]
     while coming:
@@ -363,28 +363,28 @@ def test_every_link_of_every_page_leads_somewhere(get_page: PageReader) -> None:
         (f"{SYNC}/records.csv?limit=many", "limit can't be 'many'"),
     ],
 )
-def test_what_is_not_there_is_a_sentence(get_page: PageReader, address: str, sentence: str) -> None:
+def test_a_missing_page_is_reported_in_a_sentence(get_page: PageReader, address: str, sentence: str) -> None:
     told = get_page(address)
     assert 404 == told.status
     assert sentence.casefold() in told.text.casefold()
     assert "Traceback" not in told.text
 
 
-def test_past_the_end_nothing_is_denied(get_page: PageReader) -> None:
-    """A page that is kept may be past the end by now: that there never was anything would be wrong."""
+def test_a_page_past_the_end_says_that_there_are_no_more(get_page: PageReader) -> None:
+    """A bookmarked page may be past the end now. A page that says "never" would be wrong."""
     assert "There are no older runs." in get_page(f"{SYNC}?page=9").text
     assert "There are no more dead letters." in get_page(f"{SYNC}/queue?page=9").text
     assert "There are no more records." in get_page(f"{SYNC}/records?page=9").text
 
 
-def test_a_sentence_begins_large_but_a_name_stays_as_it_is(get_page: PageReader) -> None:
-    """Who copies the sync's id from it has to get the id."""
+def test_a_sentence_begins_with_a_capital_but_a_name_is_unchanged(get_page: PageReader) -> None:
+    """A user who copies the sync's id must get exactly that id."""
     assert " sync.crm has no records of a run 'x'" in get_page(f"{SYNC}/records?run=x").text
     assert " There is no status 'odd'" in get_page(f"{SYNC}/records?status=odd").text
 
 
-def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> None:
-    """With what to do, as the commands say it."""
+def test_an_error_of_the_state_shows_its_message(tmp_path: Path, api: DemoApi) -> None:
+    """The page says what to do, in the same words as the commands."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com")
     run_id = run_shop(shop).summary.run_id
@@ -398,14 +398,14 @@ def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> N
         assert "bring it back from a backup" in told.text
 
 
-def test_a_page_that_may_change_looks_again_by_itself(get_page: PageReader, run_ids: list[str]) -> None:
-    """And one that doesn't leaves its reader alone."""
+def test_a_page_that_may_change_reloads_itself(get_page: PageReader, run_ids: list[str]) -> None:
+    """A page that can't change doesn't reload."""
     assert ["15"] == [each["data-live"] for each in get_page("/").tag_attributes("main")]
     assert not any("data-live" in each for each in get_page(f"{SYNC}/runs/{run_ids[1]}").tag_attributes("main"))
 
 
-def test_tables_have_captions_and_heads(get_page: PageReader) -> None:
-    """Who hears the page has to know what a number is about."""
+def test_tables_have_captions_and_header_cells(get_page: PageReader) -> None:
+    """A user with a screen reader has to know the meaning of a number."""
     for address in ("/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/queue"):
         told = get_page(address)
         assert len(told.tag_attributes("table")) == len(told.tag_attributes("caption")) > 0

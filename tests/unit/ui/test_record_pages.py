@@ -1,4 +1,4 @@
-"""Records on pages: filtered, searched, grouped by reason, downloaded; and no way to other files."""
+"""The record pages: filters, search, reasons and downloads, but no access to other files."""
 
 import csv
 import html
@@ -38,7 +38,7 @@ CANARY = "canary-outside-of-the-store"
 
 
 def keys(told: ParsedPage) -> list[str]:
-    """The identifiers that a page shows, in its order."""
+    """Return the identifiers that a page shows, in its order."""
     found = []
     for place, (tag, attributes) in enumerate(told.elements):
         if tag == "th" and attributes.get("scope") == "row":
@@ -50,7 +50,7 @@ def keys(told: ParsedPage) -> list[str]:
 
 @pytest.fixture
 def reader_of_many_records(tmp_path: Path, api: DemoApi) -> PageReader:
-    """A run of more records than a page shows, refused for three reasons."""
+    """Return a reader of a run with more records than one page shows, and with two reasons for rejects."""
     shop = ShopProject.create(tmp_path / "many", url=api.url)
     records = [
         build_record(
@@ -65,7 +65,7 @@ def reader_of_many_records(tmp_path: Path, api: DemoApi) -> PageReader:
     return PageReader(ProjectCache(shop.root))
 
 
-def test_records_are_paged_without_gaps_or_repeats(reader_of_many_records: PageReader) -> None:
+def test_records_are_paged_without_gaps_or_repetitions(reader_of_many_records: PageReader) -> None:
     shown: list[str] = []
     address = RECORDS
     for _ in range(4):
@@ -96,23 +96,23 @@ def test_records_are_filtered_and_searched(reader_of_many_records: PageReader, a
     assert expected == keys(reader_of_many_records(f"{RECORDS}?{asked}"))
 
 
-def test_the_form_keeps_what_was_asked(reader_of_many_records: PageReader) -> None:
-    """The next search is of the same status and run."""
+def test_the_form_keeps_the_selected_filters(reader_of_many_records: PageReader) -> None:
+    """The next search has the same status and run."""
     told = reader_of_many_records(f"{RECORDS}?status=rejected&run={RUN}&search=k0")
     inputs = {each["name"]: each.get("value") for each in told.tag_attributes("input")}
     assert {"status": "rejected", "search": "k0"} == inputs
     assert [RUN] == [each["value"] for each in told.tag_attributes("option") if "selected" in each]
 
 
-def test_a_payload_is_readable_as_it_was_written(reader_of_many_records: PageReader) -> None:
-    """1.0 isn't 1, and it opens without a script."""
+def test_a_payload_is_formatted_without_a_change_of_its_values(reader_of_many_records: PageReader) -> None:
+    """1.0 isn't shown as 1, and the payload opens without a script."""
     told = reader_of_many_records(f"{RECORDS}?search=k001")
     assert 1 == len(told.tag_attributes("details")) == len(told.tag_attributes("summary"))
     shown = told.response.text.split("<pre>")[1].split("</pre>")[0]
     assert PAYLOAD == html.unescape(re.sub("<[^>]+>", "", shown))
 
 
-def test_reasons_are_counted_with_an_example_and_lead_to_their_records(reader_of_many_records: PageReader) -> None:
+def test_reasons_are_counted_and_link_to_their_records(reader_of_many_records: PageReader) -> None:
     told = reader_of_many_records("/syncs/sync.crm/reasons")
     assert "=two&more ✕ rejected 27" in told.text
     links = [link for link in told.link_addresses if "reason=" in link]
@@ -123,13 +123,13 @@ def test_reasons_are_counted_with_an_example_and_lead_to_their_records(reader_of
         assert "Only with the reason" in found.text
 
 
-def test_reasons_of_a_run_are_asked_for_alone(reader_of_many_records: PageReader) -> None:
+def test_reasons_of_a_single_run_are_shown(reader_of_many_records: PageReader) -> None:
     told = reader_of_many_records(f"/syncs/sync.crm/reasons?run={RUN}&status=succeeded")
     assert "no reason was given ✓ succeeded 55 100.0 %" in told.text
 
 
-def test_reasons_lead_to_just_the_records_that_were_counted(tmp_path: Path, api: DemoApi) -> None:
-    """Also where nothing was said: of what was set aside the status says why."""
+def test_reasons_link_to_exactly_the_counted_records(tmp_path: Path, api: DemoApi) -> None:
+    """This includes records without a message: the status of an invalid row says why."""
     shop = ShopProject.create(tmp_path / "aside", url=api.url)
     made = {"NULL": 2, "DUPLICATE": 3}
     records = [build_record(f"{status}{n}", status=status) for status, count in made.items() for n in range(count)]
@@ -152,8 +152,8 @@ def test_reasons_lead_to_just_the_records_that_were_counted(tmp_path: Path, api:
     assert "Only without a reason" in told.text
 
 
-def test_records_are_grouped_by_the_reasons_of_their_status(reader_of_many_records: PageReader) -> None:
-    """Who looks at what was set aside doesn't ask about rejects."""
+def test_the_link_to_reasons_keeps_the_status(reader_of_many_records: PageReader) -> None:
+    """A user who looks at invalid rows doesn't ask about rejects."""
     for status in ("succeeded", "rejected", "invalid", "waiting"):
         assert (
             f"/syncs/sync.crm/reasons?status={status}"
@@ -162,8 +162,8 @@ def test_records_are_grouped_by_the_reasons_of_their_status(reader_of_many_recor
     assert "/syncs/sync.crm/reasons" in reader_of_many_records(f"{RECORDS}?status=pending").link_addresses
 
 
-def test_a_run_that_the_history_has_lost_leads_to_its_records(reader_of_many_records: PageReader) -> None:
-    """The history is a file of its own, and may be gone while records are kept."""
+def test_a_run_that_is_missing_in_the_history_links_to_its_records(reader_of_many_records: PageReader) -> None:
+    """The history is a separate file, and may be lost while records are kept."""
     told = reader_of_many_records(f"/syncs/sync.crm/runs/{RUN}")
     assert 200 == told.status
     assert "its records are kept" in told.text
@@ -171,7 +171,7 @@ def test_a_run_that_the_history_has_lost_leads_to_its_records(reader_of_many_rec
 
 
 @pytest.mark.parametrize("limit", [None, 3])
-def test_what_is_found_is_downloaded_in_each_format(reader_of_many_records: PageReader, limit: int | None) -> None:
+def test_found_records_can_be_downloaded_in_each_format(reader_of_many_records: PageReader, limit: int | None) -> None:
     asked = "status=rejected" + (f"&limit={limit}" if limit else "")
     expected = [f"k{number:03}" for number in reversed(range(1, 2 * PAGE_SIZE + 10, 2))][:limit]
     files = {
@@ -182,7 +182,7 @@ def test_what_is_found_is_downloaded_in_each_format(reader_of_many_records: Page
     assert expected == [row["identifier"] for row in rows]
     assert expected == [row["identifier"] for row in orjson.loads(files["json"].content)]
     assert expected == pq.read_table(io.BytesIO(files["parquet"].content))["identifier"].to_pylist()
-    assert "'=two&more" in {row["status_message"] for row in rows}  # no formula
+    assert "'=two&more" in {row["status_message"] for row in rows}  # not a formula
     assert 'attachment; filename="sync.crm-rejected.csv"' == files["csv"].headers["content-disposition"]
 
 
@@ -235,7 +235,7 @@ PLACES = [
 
 @pytest.fixture(scope="module")
 def files_outside_tracking(shop_with_history: ShopProject) -> Path:
-    """Files that look like a run's, next to the store and above it."""
+    """Write files that look like a run's, next to the store and above it, and return the project's folder."""
     tracking = shop_with_history.root / ".ondatra" / "tracking"
     for folder in (
         tracking,
@@ -258,7 +258,7 @@ def files_outside_tracking(shop_with_history: ShopProject) -> Path:
 @pytest.mark.usefixtures("files_outside_tracking")
 @pytest.mark.parametrize(("place", "odd"), list(itertools.product(PLACES, ODD)))
 def test_no_address_leads_out_of_the_store(get_page: PageReader, place: str, odd: str) -> None:
-    """Not by a sync's name, nor a run's, nor anything else that stands in an address."""
+    """A sync's name, a run's name or any other part of an address can't do so."""
     answer = get_page.client.get_raw_path(place.format(odd))
     assert answer.status_code in (400, 404)
     assert CANARY not in answer.text
@@ -268,7 +268,7 @@ def test_no_address_leads_out_of_the_store(get_page: PageReader, place: str, odd
 
 @pytest.mark.parametrize("odd", [*ODD, "..%2f..%2f", "*", "%", "_"])
 @pytest.mark.parametrize("asked", ["search", "reason", "other"])
-def test_an_odd_word_finds_nothing_and_harms_nothing(get_page: PageReader, asked: str, odd: str) -> None:
+def test_an_unusual_filter_finds_nothing_and_does_no_harm(get_page: PageReader, asked: str, odd: str) -> None:
     answer = get_page.client.get(f"{RECORDS}?{asked}={odd}")
     assert 200 == answer.status_code
     assert CANARY not in answer.text
@@ -276,5 +276,5 @@ def test_an_odd_word_finds_nothing_and_harms_nothing(get_page: PageReader, asked
 
 @pytest.mark.usefixtures("files_outside_tracking")
 def test_records_of_another_project_in_the_same_store_are_not_shown(get_page: PageReader) -> None:
-    """The store may be shared; the page is of this project's syncs."""
+    """The store may be shared, but the pages show only this project's syncs."""
     assert 404 == get_page("/syncs/sync.other/records").status

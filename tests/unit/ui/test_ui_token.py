@@ -1,4 +1,4 @@
-"""The token outlives the process, and is its owner's only."""
+"""The token of the UI. It outlives the process, and only its owner can read it."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from ondatra_dagster.ui.access_control import read_or_create_token
 
 
-def test_a_token_stays(tmp_path: Path) -> None:
-    """Else a browser would have to be let in again after each start."""
+def test_a_token_remains_the_same(tmp_path: Path) -> None:
+    """Otherwise a browser would need the token again after each start."""
     state = tmp_path / ".ondatra"
     token = read_or_create_token(state)
     assert token == read_or_create_token(state)
@@ -18,8 +18,8 @@ def test_a_token_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "short", "a" * 42 + "\n", "a" * 44, "é" * 43])
-def test_a_damaged_token_is_made_anew(tmp_path: Path, text: str) -> None:
-    """A process may have been killed while it wrote it: an empty token would let everybody in."""
+def test_a_damaged_token_is_replaced(tmp_path: Path, text: str) -> None:
+    """A process may have been killed while it wrote the token. An empty token would give everyone access."""
     (tmp_path / "ui-token").write_text(text, encoding="utf-8")
     (tmp_path / "ui-token").chmod(0o600)
     token = read_or_create_token(tmp_path)
@@ -27,7 +27,7 @@ def test_a_damaged_token_is_made_anew(tmp_path: Path, text: str) -> None:
     assert token == read_or_create_token(tmp_path)
 
 
-def test_a_token_that_others_may_have_read_is_made_anew(tmp_path: Path) -> None:
+def test_a_token_that_other_users_may_have_read_is_replaced(tmp_path: Path) -> None:
     before = read_or_create_token(tmp_path)
     (tmp_path / "ui-token").chmod(0o644)
     after = read_or_create_token(tmp_path)

@@ -1,4 +1,4 @@
-"""What every page shows alike."""
+"""The formatting that all pages share."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from ondatra_dagster.ui.value_formatting import BADGE_STYLES
 
 
 @pytest.mark.parametrize("result", RunResult)
-def test_each_end_of_a_run_has_a_sign(result: RunResult) -> None:
-    """A new one would look like any state, an interrupted run like one that goes well."""
+def test_each_result_of_a_run_has_a_badge(result: RunResult) -> None:
+    """A new result without a badge would look like any state, and an interrupted run like a good one."""
     assert result.value in BADGE_STYLES

@@ -1,4 +1,4 @@
-"""The page over a real connection: what a browser does to it, and what is left when something breaks."""
+"""The UI's server over a real connection: requests of a browser, and errors in the middle of a response."""
 
 import contextlib
 import http.client
@@ -22,14 +22,14 @@ from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.testing.demo_api import DemoApi
 from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 
-PATIENCE_SECONDS = 60  # a busy machine
+PATIENCE_SECONDS = 60  # long, because a machine may be busy
 RUNS = [f"20261118T12{number:02}00Z-abcdef" for number in range(3)]
 CSV = "/syncs/sync.crm/records.csv"
 
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
-    """Three runs of some megabytes."""
+    """Return a project with three runs of some megabytes."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     for run in RUNS:
         records = [build_record(str(number), payload=f'{{"x":"{"y" * 500}"}}') for number in range(10_000)]
@@ -58,8 +58,8 @@ def ask(server: PageServer, path: str) -> http.client.HTTPResponse:
 
 
 @pytest.mark.parametrize("target", ["http://evil.example/", "//evil.example/", "*", "/%00", "/\\x", "@x", "["])
-def test_a_target_that_is_no_path_is_refused(server: PageServer, target: str) -> None:
-    """As it comes over the wire; no browser asks so, but what stands before one may."""
+def test_a_target_that_is_not_a_path_is_refused(server: PageServer, target: str) -> None:
+    """No browser sends such a request, but a proxy in front of the server may."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
         head = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n\r\n"
         connection.sendall(head.encode())
@@ -69,7 +69,7 @@ def test_a_target_that_is_no_path_is_refused(server: PageServer, target: str) ->
 
 
 def test_a_path_may_come_in_two_parts(server: PageServer) -> None:
-    """As a proxy may send it. The answer to the first request shows that the server has read the first part."""
+    """A proxy may send it so. The answer to the first request shows that the server has read the first part."""
     request = f"GET {STYLE_URL} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
     with connected(server) as connection:
         answers = connection.makefile("rb")
@@ -96,21 +96,21 @@ def read_answer(answers: BinaryIO) -> bytes:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n",
     ],
 )
-def test_half_a_request_is_not_waited_for(server: PageServer, begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a thousand of them open the page would answer nobody."""
+def test_an_unfinished_request_is_closed(server: PageServer, begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand open ones would block the page for all users."""
     monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with contextlib.ExitStack() as opened:
         silent = [opened.enter_context(connected(server)) for _ in range(50)]
         for connection in silent:
             connection.sendall(begun)
         for connection in silent:
-            connection.makefile("rb").read()  # until it is closed
+            connection.makefile("rb").read()  # until the server closes it
     with ask(server, "/") as answer:
         assert 200 == answer.status
 
 
-def test_a_head_that_comes_in_drops_has_one_deadline(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a line now and then would keep the connection."""
+def test_a_slowly_sent_head_has_one_deadline(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a client that sends one line now and then would keep the connection."""
     monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with connected(server) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n")
@@ -120,12 +120,14 @@ def test_a_head_that_comes_in_drops_has_one_deadline(server: PageServer, monkeyp
             readable, _, _ = select.select([connection], [], [], 0.1)
             if readable:
                 break
-        with contextlib.suppress(ConnectionResetError):  # a drop was on its way when it was closed
+        with contextlib.suppress(ConnectionResetError):  # the server closed the connection while a line was on its way
             assert b"" == connection.recv(100)
         assert readable
 
 
-def test_an_answer_may_take_longer_than_a_head(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_may_take_longer_than_the_deadline_of_a_head(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ask(server, CSV) as answer:
         assert answer.read(1000)
         monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
@@ -134,23 +136,23 @@ def test_an_answer_may_take_longer_than_a_head(server: PageServer, monkeypatch: 
         assert answer.read().endswith(b"\n")
 
 
-def test_a_download_comes_whole(server: PageServer) -> None:
-    """Longer than what is sent at once."""
+def test_a_download_is_complete(server: PageServer) -> None:
+    """It is larger than one chunk of the response."""
     with ask(server, CSV) as answer:
         assert 30_001 == len(answer.read().splitlines())
 
 
-def test_who_leaves_in_the_middle_of_a_download_harms_nobody(server: PageServer) -> None:
+def test_a_client_that_stops_a_download_does_no_harm(server: PageServer) -> None:
     with ask(server, CSV) as answer:
         assert answer.read(1000)
     with ask(server, CSV) as answer:
         assert 30_001 == len(answer.read().splitlines())
 
 
-def test_a_download_that_breaks_off_is_not_taken_for_a_whole_one(
+def test_an_interrupted_download_is_not_taken_for_a_complete_one(
     server: PageServer, shop: ShopProject, captured_output: Callable[[], str]
 ) -> None:
-    """A file of an older run is damaged, which shows when the newer ones are sent."""
+    """A damaged file of an older run is found only after the newer runs are sent."""
     folder = Path(shop.workspace.tracking.run_address("sync.crm", RUNS[0]))
     (folder / "records_updated.0.parquet").write_bytes(b"no Parquet")
     with ask(server, CSV) as answer:
@@ -163,8 +165,8 @@ def test_a_download_that_breaks_off_is_not_taken_for_a_whole_one(
     assert "Traceback" not in told
 
 
-def test_many_look_at_once(server: PageServer) -> None:
-    """A browser opens several pages; each asks queue, history and files."""
+def test_many_clients_can_read_at_the_same_time(server: PageServer) -> None:
+    """A browser opens several pages, and each page reads queue, history and files."""
     answers: list[int] = []
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""Arrow columns become JSON as the contract's Rows say, and quickly."""
+"""The conversion of Arrow columns to JSON, in the form that the contract defines for rows."""
 
 import datetime
 import decimal
@@ -14,13 +14,13 @@ UTC = datetime.UTC
 
 
 def said(values: list[object], of: pa.DataType) -> list[object]:
-    """The values as JSON says them."""
+    """Return the values after a conversion to JSON and back."""
     [column] = json_columns(pa.table({"c": pa.array(values, of)}))
     return [orjson.loads(orjson.dumps(value)) for value in column]
 
 
 def test_times_are_iso_8601() -> None:
-    """A UTC instant has a Z, a local time has none; no digits that say nothing."""
+    """A UTC instant ends in Z, and a local time doesn't. The fraction has 0, 3 or 6 digits, as needed."""
     at = [datetime.datetime(2026, 1, 2, 3, 4, 5, micro, UTC) for micro in (0, 500_000, 123_456)]
     texts = ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.500Z", "2026-01-02T03:04:05.123456Z", None]
     assert texts == said([*at, None], pa.timestamp("us", "UTC"))
@@ -33,21 +33,21 @@ def test_times_are_iso_8601() -> None:
 
 
 def test_decimals_are_exact_texts_without_exponents() -> None:
-    """A price in e-notation is no price to most APIs."""
+    """Most APIs don't accept a price with an exponent."""
     small = [decimal.Decimal("0.00000012"), decimal.Decimal("-1.00000000"), None]
     assert ["0.00000012", "-1.00000000", None] == said(small, pa.decimal128(20, 8))
     assert ["12.50", "0.00"] == said([decimal.Decimal("12.5"), decimal.Decimal(0)], pa.decimal128(10, 2))
     assert [["0.00000012"]] == said([[small[0]]], pa.list_(pa.decimal128(20, 8)))
 
 
-def test_numbers_that_json_lacks_are_null_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_numbers_that_json_lacks_become_null_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert [None, None, 1.5, None] == said([float("nan"), float("inf"), 1.5, None], pa.float64())
     assert "column=c values=2" in caplog.text
 
 
-def test_they_are_told_of_within_nested_values_too(caplog: pytest.LogCaptureFixture) -> None:
-    """There nobody sees by the column's type that a number may be missing."""
+def test_such_numbers_in_nested_values_become_null_with_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
+    """There the column's type doesn't show that a number may be missing."""
     odd = float("nan")
     of = pa.struct([("l", pa.list_(pa.float32())), ("m", pa.map_(pa.string(), pa.float64())), ("f", pa.float64())])
     rows: list[object] = [
@@ -65,11 +65,11 @@ def test_they_are_told_of_within_nested_values_too(caplog: pytest.LogCaptureFixt
     assert "" == caplog.text
 
 
-def test_floats_are_as_short_as_people_write_them() -> None:
+def test_floats_have_as_few_digits_as_possible() -> None:
     assert [0.1, 16777216.0, 1e-45, 3.4028235e38] == said([0.1, 16777216.0, 1e-45, 3.4028235e38], pa.float32())
 
 
-def test_binary_is_base64_and_odd_text_is_shown() -> None:
+def test_binary_is_base64_and_invalid_text_is_replaced() -> None:
     assert ["AP8=", None] == said([b"\x00\xff", None], pa.binary())
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")])
     assert [["a\ufffd"]] == json_columns(pa.table({"c": broken}))
@@ -83,7 +83,7 @@ def test_nested_values_are_lists_and_objects() -> None:
     assert [{"m": {"1": ["2026-01-02", None], "2": None}, "b": "AQ==", "s": None}, None] == said([value, None], of)
 
 
-def test_rows_are_texts() -> None:
+def test_rows_become_json_texts() -> None:
     columns = [[1, 2], ["a", None]]
     assert ['[1,"a"]', "[2,null]"] == array_texts(columns)
     assert ['{"x":1,"y":"a"}', '{"x":2,"y":null}'] == object_texts(["x", "y"], columns)

@@ -1,4 +1,4 @@
-"""Rows are read from files as Spark would read them, or not at all."""
+"""The reading of a table's rows from its files. A table that Spark would read in another way is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ def a_table(tmp_path: Path, rows: pa.Table, *fields: dict[str, Any], **partition
     )
 
 
-def test_names_are_the_tables_at_every_depth(tmp_path: Path) -> None:
-    """In the files they are col-…, also within structs, lists and maps."""
+def test_columns_have_the_tables_names_at_every_depth(tmp_path: Path) -> None:
+    """In the files their names are col-…, also in structs, lists and maps."""
     inner = {"type": "struct", "fields": [a_field("in ner", "long", "c2")]}
     listed = {"type": "array", "elementType": inner}
     rows = pa.table({"c1": [[{"c2": 1}], None], "c9": [1, 2]})
@@ -40,13 +40,13 @@ def test_names_are_the_tables_at_every_depth(tmp_path: Path) -> None:
     assert [{"Out, er": [{"in ner": 1}]}, {"Out, er": None}] == read(table)
 
 
-def test_a_file_from_before_a_column_and_before_a_wider_type(tmp_path: Path) -> None:
+def test_an_old_file_lacks_a_new_column_and_has_a_narrower_type(tmp_path: Path) -> None:
     rows = pa.table({"c1": pa.array([1], pa.int32())})
     table = a_table(tmp_path, rows, a_field("id", "long", "c1"), a_field("new", "string", "c2"))
     assert [{"id": 1, "new": None}] == read(table)
 
 
-def test_partitions_are_in_the_log_alone(tmp_path: Path) -> None:
+def test_partition_values_come_from_the_log(tmp_path: Path) -> None:
     rows = pa.table({"c1": ["a"]})
     fields = [a_field("id", "string", "c1"), a_field("part", "long", "p"), a_field("part2", "date", "q")]
     assert [{"id": "a", "part": 7, "part2": None}] == read(a_table(tmp_path, rows, *fields, p="7", q=None))
@@ -55,14 +55,14 @@ def test_partitions_are_in_the_log_alone(tmp_path: Path) -> None:
 
 
 def test_dates_of_the_old_calendar_are_left_to_spark(tmp_path: Path) -> None:
-    """They are days off, and only the file's footer tells."""
+    """They are wrong by days, and only the file's footer shows it."""
     rows = pa.table({"id": ["a"]}).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
     with pytest.raises(UnsupportedTableError, match="old calendar"):
         read(a_table(tmp_path, rows, a_field("id", "string", "id")))
 
 
 @pytest.mark.parametrize("written", ["variant", "void", "interval day", {"type": "udt"}])
-def test_a_type_that_we_do_not_know_is_left_to_spark(written: Any) -> None:
+def test_an_unknown_type_is_left_to_spark(written: Any) -> None:
     with pytest.raises(UnsupportedTableError, match="the type"):
         arrow_type(written)
 
@@ -72,8 +72,8 @@ def test_a_file_of_another_type_is_left_to_spark(tmp_path: Path) -> None:
         read(a_table(tmp_path, pa.table({"c1": ["x"]}), a_field("id", "long", "c1")))
 
 
-def test_reading_ends_at_the_limit(tmp_path: Path) -> None:
-    """The files behind it aren't opened."""
+def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
+    """Later files aren't opened."""
     write_table(tmp_path, pa.table({"id": [1, 2]}))
     write_table(tmp_path, pa.table({"id": [3, 4]}))
     (tmp_path / "part 1.parquet").unlink()

@@ -1,4 +1,4 @@
-"""Which changes of columns a table takes."""
+"""The changes of columns that a table accepts."""
 
 import pytest
 from pyspark.sql.types import (
@@ -39,7 +39,7 @@ def columns(**types: DataType) -> list[StructField]:
         (DateType(), TimestampNTZType()),
     ],
 )
-def test_wider_types_are_taken_and_narrower_ones_fit(old: DataType, new: DataType) -> None:
+def test_a_wider_type_widens_the_column_and_a_narrower_one_fits(old: DataType, new: DataType) -> None:
     assert ColumnChanges(widened_columns=(StructField("a", new),)) == plan_column_changes(
         columns(a=old), columns(a=new)
     )
@@ -59,31 +59,31 @@ def test_wider_types_are_taken_and_narrower_ones_fit(old: DataType, new: DataTyp
         (ArrayType(IntegerType()), ArrayType(LongType())),
     ],
 )
-def test_other_types_are_refused_with_a_way_out(old: DataType, new: DataType) -> None:
+def test_other_type_changes_are_refused_with_a_remedy(old: DataType, new: DataType) -> None:
     with pytest.raises(WarehouseError, match=r"CAST it to .*, give it another name with AS, or run with --full"):
         plan_column_changes(columns(a=old), columns(a=new))
 
 
-def test_columns_come_and_go_without_regard_to_case_or_order() -> None:
+def test_columns_are_added_and_dropped_in_any_case_and_order() -> None:
     table, query = columns(a=IntegerType(), gone=StringType()), columns(New=StringType(), A=IntegerType())
     change = plan_column_changes(table, query)
     assert ColumnChanges(added_columns=(StructField("New", StringType()),), dropped_columns=("gone",)) == change
     assert not plan_column_changes(columns(a=IntegerType()), columns(A=IntegerType()))
 
 
-def test_all_refusals_come_together() -> None:
+def test_all_refusals_are_reported_together() -> None:
     old, new = columns(a=StringType(), b=StringType()), columns(a=IntegerType(), b=IntegerType())
     with pytest.raises(WarehouseError, match=r"'a'.*'b'"):
         plan_column_changes(old, new)
 
 
-def test_a_type_is_written_out_with_its_odd_names() -> None:
+def test_the_ddl_of_a_type_quotes_unusual_names() -> None:
     nested = StructType([StructField("a b", ArrayType(StructType([StructField("c`d", DecimalType(5, 1))])))])
     assert "struct<`a b`: array<struct<`c``d`: decimal(5,1)>>>" == ddl_type(nested)
 
 
-def test_a_conversion_casts_what_is_of_another_type() -> None:
-    """A full refresh may: its values are kept as far as they can be cast."""
+def test_a_conversion_casts_columns_with_another_type() -> None:
+    """A full refresh may convert. Values are kept as far as they can be cast."""
     change = plan_column_changes(
         columns(a=StringType(), b=LongType()), columns(A=IntegerType(), b=LongType()), converts=True
     )

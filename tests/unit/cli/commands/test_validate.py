@@ -1,4 +1,4 @@
-"""`ondatra validate` on projects with faults: each is named with its place and its remedy."""
+"""The `ondatra validate` command on invalid projects: each problem has a place and a remedy."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ Write = Callable[[Mapping[str, str | bytes]], Path]
 
 @pytest.fixture
 def write_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Lay down a project, and stand in it."""
+    """Write a project, and change into its folder."""
 
     def write_files(files: Mapping[str, str | bytes]) -> Path:
         root = tmp_path / "my shop"
@@ -28,18 +28,18 @@ def write_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write_files
 
 
-def test_the_faults_are_really_different() -> None:
-    """Forty were promised."""
+def test_the_invalid_projects_are_all_different() -> None:
+    """There are at least 40 of them."""
     told = {broken.message for broken in INVALID_PROJECTS}
     assert len(told) == len(INVALID_PROJECTS) == len({broken.name for broken in INVALID_PROJECTS})
     assert len(INVALID_PROJECTS) >= 40
 
 
 @pytest.mark.parametrize("broken", INVALID_PROJECTS, ids=lambda broken: broken.name)
-def test_a_fault_is_told_with_its_place_and_its_remedy(
+def test_a_problem_has_its_place_and_its_remedy(
     write_project: Write, ondatra: CommandLine, broken: InvalidProject
 ) -> None:
-    """Alone: what follows from it is no fault of its own."""
+    """It is the only problem: its consequences aren't reported."""
     write_project(broken.files)
     said = ondatra("validate")
     problem, number = said.stderr.splitlines()
@@ -48,8 +48,8 @@ def test_a_fault_is_told_with_its_place_and_its_remedy(
 
 
 @pytest.mark.parametrize("broken", INVALID_PROJECTS[:: len(INVALID_PROJECTS) // 4], ids=lambda broken: broken.name)
-def test_a_process_of_its_own_says_so_without_spark(write_project: Write, broken: InvalidProject) -> None:
-    """As a user calls it: no JVM comes up, nor any part of Spark or Dagster, so none of their time."""
+def test_validate_in_a_separate_process_imports_no_spark(write_project: Write, broken: InvalidProject) -> None:
+    """The user calls it like this: no JVM starts, and neither Spark nor Dagster is imported, so it takes less time."""
     root = write_project(broken.files)
     script = (
         "import sys\n"
@@ -62,8 +62,8 @@ def test_a_process_of_its_own_says_so_without_spark(write_project: Write, broken
     assert (1, "1 problem found\n") == (done.returncode, done.stderr)
 
 
-def test_all_faults_of_a_project_are_told_together(write_project: Write, ondatra: CommandLine) -> None:
-    """Settings, models, push functions, and how they fit: one at a time would be one run at a time."""
+def test_all_problems_of_a_project_are_reported_together(write_project: Write, ondatra: CommandLine) -> None:
+    """They are in settings, models, push functions and their combination. The user needs one call only."""
     write_project(
         {
             "pyproject.toml": '[tool.ondatra]\nsinks = "maybe"\n',
@@ -81,7 +81,7 @@ def test_all_faults_of_a_project_are_told_together(write_project: Write, ondatra
     assert [*libraries, *models, "pyproject.toml:2"] == places
 
 
-def test_programs_get_an_object_a_problem(write_project: Write, ondatra: CommandLine) -> None:
+def test_a_program_gets_one_object_per_problem(write_project: Write, ondatra: CommandLine) -> None:
     """An editor can mark the line."""
     write_project({"models/a/b.sql": "-- @kind: table\n-- @tag: a b\nSELECT 1 AS id\n"})
     said = ondatra("validate", "--json")
@@ -95,25 +95,25 @@ def test_programs_get_an_object_a_problem(write_project: Write, ondatra: Command
     assert (1, [expected]) == (said.exit_code, said.json_lines)
 
 
-def test_a_variable_that_is_wrong_is_told_by_its_name(
+def test_an_invalid_variable_is_reported_with_its_name(
     write_project: Write, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no line."""
+    """A variable has no line number."""
     write_project({"models/a/b.sql": "SELECT 1 AS id\n"})
     monkeypatch.setenv("ONDATRA_SINKS", "nope")
     assert "ONDATRA_SINKS: sinks can't be 'nope'; the choices are dry, off, on\n" in ondatra("validate").stderr
 
 
-def test_a_source_that_is_refused_blames_no_model(write_project: Write, ondatra: CommandLine) -> None:
-    """What it would have brought is unknown."""
+def test_a_refused_source_causes_no_problem_in_a_model(write_project: Write, ondatra: CommandLine) -> None:
+    """The tables of the refused source are unknown."""
     write_project(
         {"pyproject.toml": "[tool.ondatra.sources]\ncrm = 3\n", "models/a/b.sql": "SELECT * FROM crm.deals\n"}
     )
     assert "1 problem found" in ondatra("validate").stderr
 
 
-def test_a_fault_in_a_file_that_two_load_is_told_once(write_project: Write, ondatra: CommandLine) -> None:
-    """It is one line to mend."""
+def test_a_problem_in_a_file_that_two_sinks_load_is_reported_once(write_project: Write, ondatra: CommandLine) -> None:
+    """The user has one line to fix."""
     load = 'load("o.star", "f")\n' + PUSH
     write_project(
         {
@@ -137,8 +137,8 @@ def test_a_fault_in_a_file_that_two_load_is_told_once(write_project: Write, onda
         'load("p.star", f = "other")\nload("p.star", "more")\ndef unused():\n    return more + f(1)',
     ],
 )
-def test_names_that_are_there_are_no_fault(write_project: Write, ondatra: CommandLine, text: str) -> None:
-    """A wrong complaint is worse than none."""
+def test_existing_names_are_no_problem(write_project: Write, ondatra: CommandLine, text: str) -> None:
+    """A wrong problem report is worse than none."""
     push = 'load("o.star", "f")\n' + PUSH if "load" not in text else PUSH
     used = {"lib/o.star": text, "lib/p.star": "more = 1\ndef other(x):\n    return x\n"}
     write_project({"models/a/b.sql": MODEL, "lib/crm.star": text + "\n" + PUSH if "load" in text else push, **used})
@@ -146,14 +146,14 @@ def test_names_that_are_there_are_no_fault(write_project: Write, ondatra: Comman
     assert (0, "1 model and 1 sync: nothing wrong was found\n") == (said.exit_code, said.stderr)
 
 
-def test_a_wrong_invocation_is_told_apart(write_project: Write, ondatra: CommandLine) -> None:
-    """Of a project with faults."""
+def test_a_wrong_invocation_has_its_own_exit_code(write_project: Write, ondatra: CommandLine) -> None:
+    """An invalid project has another one."""
     write_project({"models/a/b.sql": "SELECT\n"})
     assert [2, 1] == [ondatra("validate", "--nope").exit_code, ondatra("validate").exit_code]
 
 
-def test_a_column_that_no_query_gives_is_told_before_anything_runs(write_project: Write, ondatra: CommandLine) -> None:
-    """Both commands say so with the line, and start nothing."""
+def test_a_missing_column_is_reported_before_anything_runs(write_project: Write, ondatra: CommandLine) -> None:
+    """Both commands report it with the line, and start nothing."""
     write_project(
         {
             "models/a/b.sql": "SELECT 1 AS id, 'x' AS lastname\n",
@@ -170,10 +170,10 @@ def test_a_column_that_no_query_gives_is_told_before_anything_runs(write_project
     assert (1, told) == (said.exit_code, said.stderr)
 
 
-def test_a_variable_that_nothing_reads_is_a_warning_and_strictly_an_error(
+def test_an_unused_variable_is_a_warning_and_with_strict_an_error(
     write_project: Write, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ONDATRA_STATE=/elsewhere looks as if it did something."""
+    """ONDATRA_STATE=/elsewhere looks as if it had an effect."""
     write_project({"models/a/b.sql": "SELECT 1 AS id\n"})
     monkeypatch.setenv("ONDATRA_STATE", "/elsewhere")
     said = ondatra("validate")

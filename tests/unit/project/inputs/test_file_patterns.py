@@ -1,4 +1,4 @@
-"""A pattern finds just the files that Spark would: one that is missed is never seen to change."""
+"""The files that a pattern matches: the same as in Spark. A change of a missed file would never be noticed."""
 
 from pathlib import Path
 
@@ -47,8 +47,8 @@ def found(root: Path, written: str) -> list[str]:
         ("data/{a.csv,sub/*.csv}", ["data/a.csv", "data/sub/c.csv"]),
         ("*/sub/*.csv", ["data/sub/c.csv"]),
         ("data/*=1", ["data/_p=1", "data/day=1"]),
-        ("data/_*", ["data/_p=1"]),  # a marker is never read
-        ("data/what? [1].csv", ["data/what? [1].csv"]),  # it is really called so
+        ("data/_*", ["data/_p=1"]),  # Spark never reads a marker file
+        ("data/what? [1].csv", ["data/what? [1].csv"]),  # the file really has this name
         ("data/{odd}.csv", ["data/{odd}.csv"]),
         (r"data/what\? \[1\].csv", ["data/what? [1].csv"]),
         ("data/../data/./a.csv", ["data/../data/a.csv"]),
@@ -57,7 +57,7 @@ def found(root: Path, written: str) -> list[str]:
         ("data/{a", []),
     ],
 )
-def test_a_pattern_means_what_it_means_to_spark(root, written, expected):
+def test_a_pattern_matches_the_same_files_as_in_spark(root, written, expected):
     assert expected == found(root, written)
 
 
@@ -76,15 +76,15 @@ def test_files_of_a_folder_are_all_below_it(root):
     ("name", "expected"),
     [("_x", True), (".x", True), ("x._COPYING_", True), ("_a=1", False), ("_metadata", False), ("x", False)],
 )
-def test_what_spark_passes_over_is_passed_over(name, expected):
+def test_files_that_spark_ignores_are_ignored(name, expected):
     assert expected is is_ignored_by_spark(name)
 
 
 def test_a_path_is_escaped_for_spark():
-    """A folder called "a [b]" is no pattern."""
+    """A folder with the name "a [b]" isn't a pattern."""
     assert r"/a \[b\] \{c\}/\\x\*\?" == escape_pattern(r"/a [b] {c}/\x*?")
 
 
-def test_an_open_brace_is_a_letter():
+def test_an_open_brace_is_an_ordinary_character():
     assert ["a{b"] == expand_braces("a{b")
     assert [r"a\{b,c}"] == expand_braces(r"a\{b,c}")

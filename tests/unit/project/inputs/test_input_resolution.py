@@ -1,4 +1,4 @@
-"""What a table's name stands for."""
+"""The input that a table's name in a query means."""
 
 import pytest
 
@@ -23,8 +23,8 @@ NAMES = InputNames(models={"mart.orders": "mart.Orders", "crm2.x": "crm2.x"}, so
         (["Parquet", "a/B"], FileInput(format="parquet", path="a/B")),
     ],
 )
-def test_a_name_is_found_without_regard_to_case(parts, expected):
-    """But a file's path, and a table that is a folder, may have two spellings."""
+def test_an_input_is_found_in_any_case(parts, expected):
+    """The path of a file and the name of a table that is a folder keep their case: they may have two spellings."""
     assert expected == NAMES.find_input(parts)
 
 
@@ -37,7 +37,7 @@ def test_a_name_is_found_without_regard_to_case(parts, expected):
         (["text", "x"], "nothing makes text.x; add models/text/x.sql, or text to [tool.ondatra.sources]"),
     ],
 )
-def test_a_name_that_nothing_makes_says_what_to_do(parts, expected):
+def test_an_unknown_input_says_what_to_do(parts, expected):
     with pytest.raises(UnknownInputError) as caught:
         NAMES.find_input(parts)
     assert str(caught.value).startswith(expected)
@@ -50,7 +50,7 @@ def test_a_name_that_nothing_makes_says_what_to_do(parts, expected):
         ("crm", None),
         ("data/crm", "ROOT/data/crm/My Deals"),
         ("./crm", "ROOT/crm/My Deals"),
-        ("tables", "ROOT/tables/My Deals"),  # it is there
+        ("tables", "ROOT/tables/My Deals"),  # this folder exists
         ("/lake", "/lake/My Deals"),
         ("s3a://b/t/", "s3a://b/t/My Deals"),
     ],
@@ -62,15 +62,15 @@ def test_a_source_is_a_folder_or_a_schema(tmp_path, location, expected):
     assert (expected and expected.replace("ROOT", str(tmp_path))) == found
 
 
-def test_a_folder_on_s3_knows_its_keys(tmp_path):
+def test_a_source_on_s3_has_its_access_keys(tmp_path):
     """Its log is read without Spark."""
     settings = read_settings(tmp_path, {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})
     source = SourceInput(source="crm", table="t", location="s3a://b")
     assert settings.s3 is source_table_address(source, settings).s3
 
 
-def test_a_table_that_is_spelled_otherwise_is_named(tmp_path):
-    """On most systems a folder has one spelling only."""
+def test_the_message_suggests_a_table_with_another_case(tmp_path):
+    """On most systems the name of a folder has one spelling only."""
     (tmp_path / "lake" / "Deals").mkdir(parents=True)
     settings = read_settings(tmp_path, {})
     deals = SourceInput(source="crm", table="deals", location="lake/")
@@ -80,7 +80,7 @@ def test_a_table_that_is_spelled_otherwise_is_named(tmp_path):
     assert "put it there before the model runs" == absent_input_remedy(other, settings)
 
 
-def test_the_projects_own_folder_is_no_pattern(tmp_path):
+def test_the_projects_own_folder_is_not_a_pattern(tmp_path):
     """A project in "my [shop]" finds its files."""
     root = tmp_path / "my [shop]"
     root.mkdir()
@@ -90,12 +90,12 @@ def test_the_projects_own_folder_is_no_pattern(tmp_path):
 
 
 def test_a_misspelled_option_is_refused():
-    """Spark would read the header as a row, and say nothing."""
+    """Otherwise Spark would read the header as a row, without a message."""
     with pytest.raises(UnknownInputError, match="'haeder' is not an option of csv files; did you mean 'header'"):
         NAMES.find_input(["csv", "x.csv"], (("haeder", "true"),))
 
 
-def test_an_option_that_nobody_knows_is_left_to_spark():
+def test_an_unknown_option_is_left_to_spark():
     options = (("HEADER", "true"), ("fs.s3a.aws.credentials.provider", "x"))
     assert options == NAMES.find_input(["csv", "x.csv"], options).options
 
@@ -111,13 +111,13 @@ def test_an_option_that_nobody_knows_is_left_to_spark():
         ),
     ],
 )
-def test_a_mode_that_means_nothing_is_refused(options, told):
-    """Spark would take the first for PERMISSIVE, in silence."""
+def test_an_unknown_mode_is_refused(options, told):
+    """Spark would silently read 'strict' as PERMISSIVE."""
     with pytest.raises(UnknownInputError) as caught:
         InputNames(models={}, sources={}).find_input(["json", "x"], tuple(options.items()))
     assert told == str(caught.value)
 
 
-def test_a_mode_may_be_spelled_in_any_letters():
+def test_a_mode_may_be_written_in_any_case():
     options = (("MODE", "permissive"), ("columnnameofcorruptrecord", "bad"))
     assert options == InputNames(models={}, sources={}).find_input(["json", "x"], options).options

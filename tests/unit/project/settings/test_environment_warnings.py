@@ -1,4 +1,4 @@
-"""A variable that begins with ONDATRA_ and that nothing reads is reported."""
+"""The warning about a variable that begins with ONDATRA_ and that nothing reads."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def warnings(root: Path, *names: str) -> list[str]:
 
 
 def test_an_unknown_variable_is_named_with_the_nearest_setting(tmp_path: Path) -> None:
-    """It was set for a reason, and does nothing."""
+    """The user set it for a reason, and it has no effect."""
     assert [
         "ONDATRA_STATE: no setting has this variable; `ondatra docs models` lists the settings;"
         " a variable of your own needs another name",
@@ -23,7 +23,7 @@ def test_an_unknown_variable_is_named_with_the_nearest_setting(tmp_path: Path) -
     ] == warnings(tmp_path, "ONDATRA_WAREHOUSE_PATH", "ONDATRA_STATE", "OTHER")
 
 
-def test_one_in_dot_env_counts_too(tmp_path: Path) -> None:
+def test_an_unknown_variable_in_dot_env_is_reported_too(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("ONDATRA_STATE=/elsewhere\n")
     assert warnings(tmp_path)
 
@@ -31,7 +31,7 @@ def test_one_in_dot_env_counts_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["ONDATRA_WAREHOUSE", "ONDATRA_EVENTS_TOKEN", "ONDATRA_OAUTH_TOKEN_CRM", "ONDATRA_TEST_KILLS", "STATE"]
 )
-def test_what_is_read_is_no_warning(tmp_path: Path, name: str) -> None:
+def test_a_variable_that_ondatra_reads_is_no_warning(tmp_path: Path, name: str) -> None:
     assert [] == warnings(tmp_path, name)
 
 
@@ -44,13 +44,13 @@ def test_what_is_read_is_no_warning(tmp_path: Path, name: str) -> None:
         ("ondatra_project/definitions.py", 'import os\nx = os.environ["ONDATRA_X"]\n'),
     ],
 )
-def test_what_a_file_of_the_project_names_is_no_warning(tmp_path: Path, file: str, text: str) -> None:
-    """Nobody has to call his secrets otherwise."""
+def test_a_variable_that_a_project_file_names_is_no_warning(tmp_path: Path, file: str, text: str) -> None:
+    """The user doesn't have to rename the project's secrets."""
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(text)
     assert [] == warnings(tmp_path, "ONDATRA_X")
 
 
-def test_a_variable_that_is_set_to_nothing_counts_as_not_set(tmp_path: Path) -> None:
+def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
     settings = read_settings(tmp_path, {"ONDATRA_STATE": ""})
     assert [] == list(unknown_variable_warnings(tmp_path, settings.secrets.names))

@@ -1,4 +1,4 @@
-"""What pyproject.toml and variables say of events."""
+"""The settings for events, in pyproject.toml and in variables."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ def events(root: Path, text: str = "", **variables: str) -> EventSettings:
     return read_settings(root, variables).events
 
 
-def test_there_are_limits_without_a_setting(tmp_path: Path) -> None:
-    """A collector that nobody has thought about fills no disk and no memory."""
+def test_limits_apply_without_a_setting(tmp_path: Path) -> None:
+    """A collector with default settings can't fill the disk or the memory."""
     assert EventSettings() == events(tmp_path)
     assert (1_000_000, 10_000_000, 100_000_000) == (
         EventSettings().max_bytes,
@@ -37,7 +37,7 @@ def test_settings_are_read_from_the_file(tmp_path: Path) -> None:
     )
 
 
-def test_a_variable_wins(tmp_path: Path) -> None:
+def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
     told = events(
         tmp_path,
         "events.flush_seconds = 5",
@@ -63,14 +63,14 @@ def test_a_variable_wins(tmp_path: Path) -> None:
         ('events.token = "x"', "'events.token' is not a setting"),
     ],
 )
-def test_what_can_not_be_is_refused_at_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_setting_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=r"pyproject\.toml:2: ") as refused:
         events(tmp_path, text)
     assert says in str(refused.value)
 
 
-def test_a_misspelled_token_is_refused(tmp_path: Path) -> None:
-    """Else the collector would stand open, and its owner think it shut."""
+def test_a_misspelled_token_variable_is_refused(tmp_path: Path) -> None:
+    """Otherwise the collector would be open to everyone, and its operator would think that it is protected."""
     with pytest.raises(SettingsError, match=r"did you mean .ONDATRA_EVENTS_TOKEN.\?"):
         read_settings(tmp_path, {"ONDATRA_EVENT_TOKEN": "x"})
     assert "x" == read_settings(tmp_path, {"ONDATRA_EVENTS_TOKEN": "x"}).secret("ONDATRA_EVENTS_TOKEN")

@@ -1,4 +1,4 @@
-"""What pyproject.toml, .env and the environment say."""
+"""The settings in pyproject.toml, .env and the environment."""
 
 import importlib.metadata
 import os
@@ -23,7 +23,7 @@ def refusal(root: Path, environ: dict[str, str] | None = None) -> list[str]:
 
 
 def test_a_project_without_settings_has_defaults(tmp_path):
-    """pyproject.toml may be left out altogether."""
+    """pyproject.toml is optional."""
     given = read_settings(tmp_path, {"XDG_CACHE_HOME": "/cache"})
     expected = read_settings_and_defaults.Settings(
         root=tmp_path,
@@ -43,12 +43,12 @@ def test_a_project_without_settings_has_defaults(tmp_path):
     assert expected == given
 
 
-def test_the_jars_are_those_of_the_delta_that_is_installed():
-    """The jar and the Python package have to be of one release."""
+def test_the_jars_have_the_version_of_the_installed_delta_package():
+    """The jar and the Python package have to be from the same release."""
     assert importlib.metadata.version("delta-spark") == read_settings_and_defaults.DELTA_VERSION
 
 
-def test_the_file_is_read(tmp_path):
+def test_the_settings_file_is_read(tmp_path):
     root = toml(
         tmp_path,
         """
@@ -80,7 +80,7 @@ def test_the_file_is_read(tmp_path):
         "[tool.ondatra.spark]\nconf = { spark.sql.ansi.enabled = true }",
     ],
 )
-def test_spark_settings_may_be_written_in_any_way_that_toml_has(tmp_path, text):
+def test_spark_settings_may_have_any_form_of_toml(tmp_path, text):
     assert read_settings(toml(tmp_path, text), {}).spark.conf == {"spark.sql.ansi.enabled": "true"}
 
 
@@ -117,27 +117,27 @@ def test_a_variable_wins_over_the_file(tmp_path, variable, value, name, expected
         ("", 14),
     ],
 )
-def test_a_place_of_one_s_own_is_pruned_only_if_that_is_said(tmp_path, text, days):
-    """Who brings a bucket has rules of his own for it."""
+def test_a_configured_tracking_store_is_pruned_only_if_a_retention_is_set(tmp_path, text, days):
+    """A user who configures a bucket has retention rules for it already."""
     assert days == read_settings(toml(tmp_path, f"[tool.ondatra]\n{text}"), {}).tracking_retention_days
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "true", '"two"', "1.5", '"14d"'])
-def test_a_retention_that_is_no_number_of_days_is_refused(tmp_path, value):
-    """Nought would remove what was just written."""
+def test_a_retention_that_is_not_a_number_of_days_is_refused(tmp_path, value):
+    """A retention of 0 days would remove records that were just written."""
     (problem,) = refusal(toml(tmp_path, f"[tool.ondatra]\ntracking_retention_days = {value}"))
     assert "is not a number of days; write 1 or more, or 'forever'" in problem
 
 
 @pytest.mark.parametrize("value", ['"at night"', "3", '"0 25 * * *"', '"on change"'])
 def test_a_time_that_never_comes_is_refused(tmp_path, value):
-    """Dagster would say it of all definitions at once."""
+    """Otherwise Dagster would raise the error for all definitions at once."""
     (problem,) = refusal(toml(tmp_path, f"[tool.ondatra]\nmaintain_at = {value}"))
     assert problem.startswith("pyproject.toml:2: ")
 
 
 def test_alerts_have_their_own_table(tmp_path):
-    """The address may hold a token by its variable; it shows nowhere."""
+    """The address may contain a token through its variable, so it is shown nowhere."""
     root = toml(
         tmp_path,
         '[tool.ondatra.alerts]\nwebhook = "https://x/${A}/${B}"\ntoken_env = "C"\nrejects = "2.5%"\n'
@@ -169,68 +169,68 @@ def test_an_alerts_setting_that_cannot_be_used_is_refused(tmp_path, text, expect
 
 
 @pytest.mark.parametrize(("text", "days"), [("", 7), ("table_retention_days = 30", 30)])
-def test_tables_keep_what_they_had_for_some_days(tmp_path, text, days):
+def test_tables_keep_old_versions_for_some_days(tmp_path, text, days):
     assert days == read_settings(toml(tmp_path, f"[tool.ondatra]\n{text}"), {}).table_retention_days
     forever = toml(tmp_path, '[tool.ondatra]\ntable_retention_days = "forever"')
     assert read_settings(forever, {}).table_retention_days is None
 
 
-def test_every_setting_has_its_variable():
-    """What can be said in the file can be said where there is no file to edit."""
+def test_every_setting_has_a_variable():
+    """A user can configure everything also where there is no file to edit."""
     assert set(setting_names_and_parsers.SETTINGS_BY_VARIABLE.values()) == set(
         setting_names_and_parsers.SETTING_PARSERS
     )
 
 
-def test_spark_has_variables(tmp_path):
+def test_spark_settings_have_variables(tmp_path):
     root = toml(tmp_path, '[tool.ondatra.spark]\nmaster = "yarn"\n')
     given = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[1]", "ONDATRA_SPARK_REMOTE": "sc://host"})
     assert given.spark == SparkSettings(master="local[1]", remote="sc://host")
 
 
-def test_a_table_in_a_variable_is_json_laid_over_the_file(tmp_path):
-    """One entry is changed without the others being said again."""
+def test_a_table_in_a_variable_is_json_and_is_merged_into_the_file(tmp_path):
+    """The user changes one entry without repeating the others."""
     root = toml(tmp_path, '[tool.ondatra.sources]\ncrm = "a.b"\nerp = "c.d"\n')
     given = read_settings(root, {"ONDATRA_SOURCES": '{"crm": "x.y"}'})
     assert given.sources == {"crm": "x.y", "erp": "c.d"}
 
 
-def test_an_empty_variable_is_not_set(tmp_path):
-    """CI sets a variable to nothing when its secret is missing."""
+def test_an_empty_variable_counts_as_not_set(tmp_path):
+    """CI sets a variable to an empty text when its secret is missing."""
     root = toml(tmp_path, '[tool.ondatra]\nsinks = "dry"\n')
     given = read_settings(root, {"ONDATRA_SINKS": "", "KEY": ""})
     assert given.sinks == "dry"
     assert given.secret("KEY") is None
 
 
-def test_dot_env_gives_secrets_and_settings_and_the_environment_wins(tmp_path):
+def test_dot_env_has_secrets_and_settings_and_the_environment_wins(tmp_path):
     (tmp_path / ".env").write_text('A=file\nB="two words"\nC=file\nONDATRA_SINKS=off\nD\n')
     given = read_settings(tmp_path, {"C": "environment"})
     assert [given.secret(name) for name in "ABCDE"] == ["file", "two words", "environment", None, None]
     assert given.sinks == "off"
 
 
-def test_dot_env_is_taken_as_it_stands(tmp_path):
-    """A password may have a dollar sign in it."""
+def test_values_in_dot_env_are_read_literally(tmp_path):
+    """A password may contain a dollar sign."""
     (tmp_path / ".env").write_bytes(b"\xef\xbb\xbfKEY=p$HOME${HOME}\r\nOTHER=x\r\n")
     given = read_settings(tmp_path, {"HOME": "/home/anna"})
     assert given.secret("KEY") == "p$HOME${HOME}"
     assert given.secret("OTHER") == "x"
 
 
-def test_dot_env_is_never_put_into_the_environment(tmp_path):
+def test_dot_env_is_never_copied_to_the_environment(tmp_path):
     """Every child process could read it there."""
     (tmp_path / ".env").write_text("ONDATRA_TEST_ONLY=secret\n")
     read_settings(tmp_path)
     assert "ONDATRA_TEST_ONLY" not in os.environ
 
 
-def test_the_environment_is_read_when_no_other_is_given(tmp_path, monkeypatch):
+def test_the_process_environment_is_read_by_default(tmp_path, monkeypatch):
     monkeypatch.setenv("ONDATRA_SINKS", "dry")
     assert read_settings(tmp_path).sinks == "dry"
 
 
-def test_secrets_never_show(tmp_path):
+def test_secrets_are_never_shown(tmp_path):
     """Settings are printed in logs and in tracebacks."""
     (tmp_path / ".env").write_text("KEY=hunter2\n")
     root = toml(
@@ -256,13 +256,13 @@ def test_an_unknown_setting_in_a_table_is_named_in_full(tmp_path):
 
 
 def test_a_misspelled_variable_is_refused(tmp_path):
-    """Else the default would be taken in silence."""
+    """Otherwise the default would be used without a message."""
     (line,) = refusal(tmp_path, {"ONDATRA_SPARK_MASTR": "x"})
     assert "did you mean 'ONDATRA_SPARK_MASTER'?" in line
 
 
 @pytest.mark.parametrize("variable", ["ONDATRA_OAUTH_TOKEN_CRM", "ONDATRA_CRM_KEY", "ONDATRA_RUN_BY_CI"])
-def test_other_variables_are_somebody_elses(tmp_path, variable):
+def test_variables_of_other_programs_are_accepted(tmp_path, variable):
     assert read_settings(tmp_path, {variable: "x"}).secret(variable) == "x"
 
 
@@ -287,7 +287,7 @@ def test_a_value_that_cannot_be_used_is_refused(tmp_path, text, expected):
     assert line.startswith(f"pyproject.toml:2: {expected}")
 
 
-def test_everything_wrong_is_said_together(tmp_path):
+def test_all_invalid_settings_are_reported_together(tmp_path):
     root = toml(tmp_path, '[tool.ondatra]\nsinks = "x"\nfoo = 1\n')
     assert len(refusal(root, {"ONDATRA_SOURCES": "{"})) == 3
 
@@ -302,24 +302,24 @@ def test_everything_wrong_is_said_together(tmp_path):
         (".env", b"KEY=\xe9", ".env:1: the file is not UTF-8; save it as UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path, name, content, expected):
+def test_an_unreadable_file_is_reported_in_a_sentence(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     assert refusal(tmp_path)[0].startswith(expected)
 
 
-def test_a_folder_in_a_files_place_is_a_sentence(tmp_path):
+def test_a_folder_in_place_of_a_file_is_reported_in_a_sentence(tmp_path):
     (tmp_path / "pyproject.toml").mkdir()
     expected = ["pyproject.toml: the file can't be read: Is a directory; make it readable"]
     assert expected == refusal(tmp_path)
 
 
-def test_a_byte_order_mark_does_no_harm(tmp_path):
+def test_a_byte_order_mark_is_ignored(tmp_path):
     """Windows editors write one."""
     (tmp_path / "pyproject.toml").write_bytes(b'\xef\xbb\xbf[tool.ondatra]\r\nsinks = "dry"\r\n')
     assert read_settings(tmp_path, {}).sinks == "dry"
 
 
-def test_paths_do_not_depend_on_where_the_user_stands(tmp_path, monkeypatch):
+def test_paths_do_not_depend_on_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "p").mkdir()
     monkeypatch.chdir(tmp_path)
     given = read_settings(Path("p"), {"ONDATRA_WAREHOUSE": "w", "ONDATRA_JARS": "j"})
@@ -330,7 +330,7 @@ def test_paths_do_not_depend_on_where_the_user_stands(tmp_path, monkeypatch):
     )
 
 
-def test_java_is_found_by_its_own_variable(tmp_path):
+def test_java_is_found_by_the_variable_java_home(tmp_path):
     assert read_settings(tmp_path, {"JAVA_HOME": "/jdk"}).java_home == Path("/jdk")
 
 

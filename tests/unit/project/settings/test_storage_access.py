@@ -1,4 +1,4 @@
-"""A table's address stays one text, whatever is put behind it."""
+"""The address of a table: it remains one text when a path is appended to it."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from ondatra_dagster.project.settings.storage_access import (
 ACCESS = S3Access(endpoint="http://127.0.0.1:9000", region="eu", key="k", secret="s", token="t")
 
 
-def test_what_is_below_an_address_is_reached_as_it_is():
-    """The table of invalid rows lies beside its own."""
+def test_an_address_below_another_keeps_its_access():
+    """The table of invalid rows is next to the model's own table."""
     below = StorageAddress("s3a://lake/house/", ACCESS).join_names("raw", "x") + "__invalid"
     assert "s3a://lake/house/raw/x__invalid" == below
     assert ACCESS is s3_access_of(below)
@@ -27,23 +27,23 @@ def test_what_is_below_an_address_is_reached_as_it_is():
 @pytest.mark.parametrize(
     ("address", "expected"), [("/a b/c", Path("/a b/c")), ("file:///a%20b/c", Path("/a b/c")), ("s3a://b/c", None)]
 )
-def test_an_address_of_this_machine_is_a_path(address, expected):
+def test_an_address_on_this_machine_is_a_path(address, expected):
     assert expected == local_path(address)
 
 
-def test_a_scheme_has_no_case():
+def test_a_scheme_may_be_written_in_any_case():
     assert ("s3a", None) == (scheme_of("S3A://b/c"), scheme_of(Path("/a:b")))
 
 
-def test_access_is_told_to_spark_in_its_own_words():
-    """Spark and the planner have to look at the same store."""
+def test_the_access_is_translated_to_spark_settings():
+    """Spark and the planner have to read the same store."""
     conf = ACCESS.spark_conf()
     assert "true" == conf["spark.hadoop.fs.s3a.path.style.access"]
     assert ACCESS == read_s3_access({"AWS_ACCESS_KEY_ID": "other"}, conf)
     assert {} == S3Access().spark_conf()
 
 
-def test_secrets_of_an_access_do_not_show():
+def test_secrets_of_an_access_are_not_shown():
     assert "S3Access(endpoint='http://127.0.0.1:9000', region='eu')" == repr(ACCESS)
 
 
@@ -51,8 +51,8 @@ def test_secrets_of_an_access_do_not_show():
     ("conf", "expected"),
     [({}, "https://minio:9000"), ({"spark.hadoop.fs.s3a.connection.ssl.enabled": "false"}, "http://minio:9000")],
 )
-def test_an_endpoint_may_be_a_bare_host(conf, expected):
-    """As Hadoop's own settings have it."""
+def test_an_endpoint_may_be_a_host_without_a_scheme(conf, expected):
+    """Hadoop's own settings allow it."""
     conf = {"spark.hadoop.fs.s3a.endpoint": "minio:9000", **conf}
     assert expected == read_s3_access({}, conf).endpoint
 

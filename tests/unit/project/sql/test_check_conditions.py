@@ -1,4 +1,4 @@
-"""What a check may say, which columns it names, and what it is called."""
+"""The condition of a check: its syntax, the columns that it names, and the name of the check."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def names(*conditions: str) -> list[str]:
         ("true", []),
     ],
 )
-def test_a_condition_tells_which_columns_it_needs(text: str, columns: list[str]) -> None:
-    """They are looked for among those of the query, and shown of a row that fails."""
+def test_a_condition_lists_the_columns_that_it_needs(text: str, columns: list[str]) -> None:
+    """They must be among the query's columns, and a sample of a failing row shows them."""
     assert columns == sorted(read_condition(text).columns)
 
 
-def test_a_comment_behind_a_condition_is_none_of_it() -> None:
-    """Spark would take the rest of its own text for the comment's."""
+def test_a_comment_behind_a_condition_is_removed() -> None:
+    """Otherwise the SQL that ondatra adds behind it would be part of the comment."""
     assert "amount >= 0" == read_condition("amount >= 0  -- as the bank says").condition
 
 
@@ -45,8 +45,8 @@ def test_a_comment_behind_a_condition_is_none_of_it() -> None:
         ("amount > 0", "amount > 0"),
     ],
 )
-def test_a_condition_speaks_the_dialects_that_queries_do(text: str, sql: str) -> None:
-    """What people bring from DuckDB; its name and what is shown stay the user's."""
+def test_a_condition_may_use_the_same_dialects_as_a_query(text: str, sql: str) -> None:
+    """Users know these types from DuckDB. The check's name and the shown condition keep the user's text."""
     condition = read_condition(text)
     assert (sql, text.partition("  --")[0]) == (condition.sql, condition.condition)
 
@@ -70,29 +70,29 @@ def test_a_condition_speaks_the_dialects_that_queries_do(text: str, sql: str) ->
         ("json_object('a') = b", "one has no other"),
     ],
 )
-def test_what_is_no_condition_is_refused(text: str, why: str) -> None:
-    """At load: Spark would say it after a minute's work."""
+def test_an_invalid_condition_is_refused(text: str, why: str) -> None:
+    """It is refused at load. Spark would report it only after a minute of work."""
     with pytest.raises(HeaderValueError) as caught:
         read_condition(text)
     assert why in caught.value.description
 
 
-def test_a_check_is_named_after_what_it_says() -> None:
-    """Dagster's page lists names: they should be read, and stay."""
+def test_a_check_is_named_after_its_condition() -> None:
+    """Dagster's page lists the names, so they must be readable and must not change."""
     expected = ["constraint_amount_ge_0", "constraint_email_is_not_null", "constraint_a_eq_x_or_b_ne_1_5"]
     assert expected == names("amount >= 0", "email IS NOT NULL", "a = 'x' or b <> 1.5")
 
 
-def test_no_two_checks_of_a_model_have_one_name() -> None:
-    """Dagster would refuse the asset. Their order says nothing, so that a name doesn't move with it."""
+def test_no_two_checks_of_a_model_have_the_same_name() -> None:
+    """Dagster would refuse the asset. A name doesn't depend on the order of the checks."""
     found = names("a = 'x'", "a = 'X'", "a > 1")
     assert 3 == len(set(found))
     assert found == names("a > 1", "a = 'X'", "a = 'x'")[::-1]
 
 
 @pytest.mark.parametrize("text", ["'日' = '本'", " and ".join(f"column_{n} > 0" for n in range(20))])
-def test_a_name_is_one_that_dagster_takes(text: str) -> None:
-    """Short, and of plain letters, whatever the condition says."""
+def test_a_check_name_is_valid_in_dagster(text: str) -> None:
+    """It is short and has only ASCII letters, digits and _, whatever the condition contains."""
     (name,) = names(text)
     assert name.isascii()
     assert name.isidentifier()

@@ -1,4 +1,4 @@
-"""What each column of a query is made of."""
+"""The input columns from which a query computes each of its columns."""
 
 import pytest
 from sqlglot import exp
@@ -8,7 +8,7 @@ from ondatra_dagster.project.sql.column_name_resolution import Relation, ValueSo
 from ondatra_dagster.project.sql.column_tracing import trace_columns
 from ondatra_dagster.project.sql.query_parser import parse_query
 
-KNOWN = {"s.a": ["id", "x", "y"], "s.b": ["id", "v", "w"], "t.a": ["id", "z"]}  # s.u may have any
+KNOWN = {"s.a": ["id", "x", "y"], "s.b": ["id", "v", "w"], "t.a": ["id", "z"]}  # the columns of s.u are unknown
 
 
 def flow(sql: str) -> Relation:
@@ -20,7 +20,7 @@ def flow(sql: str) -> Relation:
 
 
 def shown(made: ValueSources | None) -> str:
-    """s.a.x s.b.v, and ? for what isn't known."""
+    """Return the input columns, such as "s.a.x s.b.v", or "?" if they are unknown."""
     assert made is not None
     origins = sorted(f"{origin.input.name}.{origin.column}" for origin in made.origins)
     return " ".join(origins if made.is_known else ["?"])
@@ -67,8 +67,8 @@ def columns(sql: str) -> dict[str | None, str]:
         ),
     ],
 )
-def test_a_value_is_made_of_the_columns_in_its_expression(sql, expected):
-    """What decides only which rows there are makes no value."""
+def test_a_value_is_computed_from_the_columns_in_its_expression(sql, expected):
+    """A column that only selects, groups or orders rows isn't a source of a value."""
     assert expected == columns(sql)
 
 
@@ -86,7 +86,7 @@ def test_a_value_is_made_of_the_columns_in_its_expression(sql, expected):
         ("select struct(*) as p from s.u", {"p": "?"}),
     ],
 )
-def test_a_star_is_all_columns_that_are_known(sql, expected):
+def test_a_star_means_all_known_columns(sql, expected):
     assert expected == columns(sql)
 
 
@@ -122,7 +122,7 @@ def test_a_star_is_all_columns_that_are_known(sql, expected):
         ("from s.a |> aggregate sum(x) as p group by y", {"y": "s.a.y", "p": "s.a.x"}),
     ],
 )
-def test_columns_are_followed_through_subqueries(sql, expected):
+def test_columns_are_traced_through_subqueries(sql, expected):
     assert expected == columns(sql)
 
 
@@ -145,8 +145,8 @@ def test_columns_are_followed_through_subqueries(sql, expected):
         ("values (1, 2)", {"col1": "", "col2": ""}),
     ],
 )
-def test_a_union_is_made_of_all_its_sides(sql, expected):
-    """By place, unless it says BY NAME; EXCEPT and INTERSECT give rows of the left side only."""
+def test_a_union_has_the_sources_of_all_its_sides(sql, expected):
+    """Columns match by position, or by name with BY NAME. EXCEPT and INTERSECT return rows of the left side only."""
     assert expected == columns(sql)
 
 
@@ -171,7 +171,7 @@ def test_a_union_is_made_of_all_its_sides(sql, expected):
         ("select r.id as p, a.x from range(10) r join s.a on true", {"p": "", "x": "s.a.x"}),
     ],
 )
-def test_a_join_gives_the_columns_of_its_sides(sql, expected):
+def test_a_join_has_the_columns_of_its_sides(sql, expected):
     assert expected == columns(sql)
 
 
@@ -179,18 +179,18 @@ def test_a_join_gives_the_columns_of_its_sides(sql, expected):
     ("sql", "expected"),
     [
         ("select x as p, p + y as q, q as r from s.a", {"p": "s.a.x", "q": "s.a.x s.a.y", "r": "s.a.x s.a.y"}),
-        ("select y as x, x as p from s.a", {"x": "s.a.y", "p": "s.a.x"}),  # the table's own comes first
+        ("select y as x, x as p from s.a", {"x": "s.a.y", "p": "s.a.x"}),  # the table's own column comes first
     ],
 )
-def test_an_alias_can_be_used_behind_it(sql, expected):
+def test_a_later_expression_can_use_an_alias(sql, expected):
     assert expected == columns(sql)
 
 
 @pytest.mark.parametrize(
     "sql",
     [
-        "select p from s.u, s.u2",  # either may have it
-        "select id as p from s.a, s.b",  # Spark refuses it
+        "select p from s.u, s.u2",  # either table may have the column
+        "select id as p from s.a, s.b",  # Spark refuses it as ambiguous
         "select p from s.u natural join s.a",
         "select q as p from s.a pivot (sum(x) for y in (1 as q))",
         "select p from s.a unpivot ((p, q) for k in ((x, y), (y, x)))",
@@ -205,25 +205,25 @@ def test_an_alias_can_be_used_behind_it(sql, expected):
         "select (select * from s.u) as p",
     ],
 )
-def test_what_cannot_be_followed_is_unknown(sql):
-    """Never a guess."""
+def test_a_column_that_cannot_be_traced_is_unknown(sql):
+    """A column's sources are never guessed."""
     made = flow(sql).find_column("p")
     assert made is None or not made.is_known
 
 
-def test_an_unpivot_gives_the_values_of_its_columns():
+def test_an_unpivot_has_the_values_of_its_columns():
     expected = {"id": "s.a.id", "k": "", "v": "s.a.x s.a.y"}
     assert expected == columns("select * from s.a unpivot (v for k in (x as one, y))")
     assert expected == columns("select u.* from (select * from s.a) unpivot (v for k in (x, y)) as u")
     assert {"v": "s.u.x s.u.y", "z": "s.u.z"} == columns("select v, z from s.u unpivot (v for k in (x, y))")
 
 
-def test_a_star_of_unknown_columns_still_leads_each_to_its_input():
+def test_a_star_of_unknown_columns_traces_each_name_to_its_input():
     given = flow("select *, y as z from (select * from s.u)")
     assert ("s.u.q", "s.u.y") == (shown(given.find_column("q")), shown(given.find_column("z")))
 
 
-def test_an_expression_without_a_name_has_a_column_of_its_own():
+def test_an_expression_without_a_name_is_a_column_without_a_name():
     assert [(None, "s.a.x")] == [
         (column.name, shown(column.sources)) for column in flow("select x + 1 from s.a").columns
     ]

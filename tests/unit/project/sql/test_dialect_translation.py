@@ -1,4 +1,4 @@
-"""What Spark is given for the JSON builders and the types of others; tests/spark runs it."""
+"""The Spark SQL for JSON functions and types of other dialects. tests/spark runs it."""
 
 import pytest
 from hypothesis import given, settings
@@ -64,7 +64,7 @@ def said(sql: str) -> str:
         ),
     ],
 )
-def test_a_builder_becomes_what_spark_has(sql, expected):
+def test_a_json_function_is_translated_to_spark_sql(sql, expected):
     assert expected == said(sql)
 
 
@@ -81,7 +81,7 @@ def test_a_builder_becomes_what_spark_has(sql, expected):
         "select xs[0]::int, cast(x as date), f(cast) from t",
     ],
 )
-def test_what_only_looks_like_one_stays(sql):
+def test_a_text_that_only_looks_like_a_json_function_is_not_changed(sql):
     assert sql == said(sql)
 
 
@@ -99,7 +99,7 @@ def test_what_only_looks_like_one_stays(sql):
         ("select cast((select y as text from t) as bool)", "select cast((select y as text from t) as BOOLEAN)"),
     ],
 )
-def test_a_types_other_name_becomes_sparks(sql, expected):
+def test_a_types_name_in_another_dialect_is_translated(sql, expected):
     assert expected == said(sql)
 
 
@@ -133,15 +133,15 @@ def test_a_types_other_name_becomes_sparks(sql, expected):
         ("`json_array`()", False),
     ],
 )
-def test_a_builders_text_nests_and_no_other(value, nests):
-    """A text that only looks like JSON stays a text."""
+def test_only_the_result_of_a_json_function_is_nested_as_json(value, nests):
+    """A text that only looks like JSON remains a text."""
     sql = f"with c as (select json_array() as made, '[]' as plain from t) select json_array({value}) from c, t"
     outer = said(sql).rpartition(" from c, t")[0].partition(") select concat('[', ")[2]
     assert outer.startswith("coalesce(" if nests else "regexp_extract(to_json(array(")
 
 
-def test_lines_stay_where_they_are():
-    """Spark's errors name them."""
+def test_line_numbers_do_not_change():
+    """Spark's errors name the lines."""
     sql = "select json_group_array(\n json_object('a',\n -- a, b)\n x)\norder\n by\n x desc\n) from t\nwhere y"
     lines, expected = said(sql).split("\n"), sql.split("\n")
     assert len(expected) == len(lines)
@@ -198,18 +198,18 @@ def test_lines_stay_where_they_are():
         ),
     ],
 )
-def test_an_odd_call_is_a_problem_at_its_line(call, what, remedy):
+def test_an_invalid_call_is_a_problem_at_its_line(call, what, remedy):
     (problem,) = parse_query(f"select x,\n{call}\nfrom t").dialect.problems
     assert (2, what, remedy) == (problem.line, problem.description, problem.remedy)
 
 
-def test_all_odd_calls_are_told_together(find_problems):
+def test_all_invalid_calls_are_reported_together(find_problems):
     found = find_problems({"models/a/b.sql": "select json_object('a') as a,\n json_group_array() as b"})
     assert ["models/a/b.sql:1", "models/a/b.sql:2"] == [line[:16] for line in found]
 
 
-def test_the_definition_is_that_of_the_users_words(load_from_files):
-    """What is made of them may change from one release to the next, and nothing has to be sent anew."""
+def test_the_definition_is_computed_from_the_users_text(load_from_files):
+    """The translation may change with the next release, and no row has to be sent again for that."""
     one = load_from_files({"models/a/b.sql": "select json_array(1)::TEXT as a"})
     other = load_from_files({"models/a/b.sql": "select json_array ( 1 ) :: TEXT as a -- json"})
     assert one.model("a.b").definition == other.model("a.b").definition
@@ -235,8 +235,8 @@ expressions = st.recursive(
 
 @settings(max_examples=150)
 @given(st.lists(expressions, min_size=1, max_size=3))
-def test_whatever_is_nested_no_builder_is_left(values):
-    """The result parses, and has nothing in it that Spark doesn't know."""
+def test_no_json_function_remains_in_any_nested_query(values):
+    """The result can be parsed, and contains nothing that Spark doesn't know."""
     text = said(f"select {', '.join(values)} from t")
     again = parse_query(text.replace("{how}", "how").replace("{inner}", "'inner', 1)"))
     assert ((), ()) == again.dialect

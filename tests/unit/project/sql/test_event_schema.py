@@ -1,4 +1,4 @@
-"""A model of kind events is column definitions."""
+"""The columns of a model of kind events: it has column definitions in place of a query."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from ondatra_dagster.project.sql.event_schema import empty_query, read_event_col
 from ondatra_dagster.project.sql.tokenizer import QueryError
 
 
-def test_definitions_are_read_with_what_is_required():
+def test_column_definitions_are_read_with_not_null():
     text = """
     event_name STRING NOT NULL,  -- what happened
     seconds decimal(10, 2),
@@ -26,7 +26,7 @@ def test_definitions_are_read_with_what_is_required():
         EventColumn(name="parts", type="STRUCT<a: INT, b: ARRAY<STRING>>", event_type=parts),
     )
     assert expected == columns
-    query = empty_query(columns).splitlines()  # each on its own line, where a fault of it is told
+    query = empty_query(columns).splitlines()  # each column has its own line, so that an error names the line
     assert ["SELECT ", "CAST(NULL AS STRING) AS `event_name`, "] == query[:2]
 
 
@@ -49,7 +49,7 @@ def test_definitions_are_read_with_what_is_required():
         ("a struct<b: int not null>", 1, "column 'a' has a field 'b' with more than a type"),
     ],
 )
-def test_what_is_no_definition_is_refused_at_its_line(text: str, line: int, what: str):
+def test_an_invalid_definition_is_refused_at_its_line(text: str, line: int, what: str):
     with pytest.raises(QueryError) as refused:
         read_event_columns(text)
     assert line == refused.value.line
@@ -76,7 +76,7 @@ def test_what_is_no_definition_is_refused_at_its_line(text: str, line: int, what
         ("array<map<string, struct<a: date>>>", "ARRAY<MAP<STRING, STRUCT<a: DATE>>>"),
     ],
 )
-def test_a_type_is_known_however_it_is_spelled(written: str, of: str):
-    """The collector judges events by it, and Spark writes them as it: both have to mean the same."""
+def test_a_type_may_be_spelled_in_several_ways(written: str, of: str):
+    """The collector checks events against the type, and Spark writes them with it. Both must mean the same type."""
     (column,) = read_event_columns(f"a {written}")
     assert of == str(column.event_type)

@@ -1,4 +1,4 @@
-"""{{ last_value }} in a query."""
+"""The placeholder {{ last_value }} in a query."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from ondatra_dagster.project.sql.query_parser import parse_query
 from ondatra_dagster.project.sql.tokenizer import QueryError
 
 
-def test_a_value_stands_where_the_braces_were():
-    """The rest of the text stays as the user wrote it, braces in comments too."""
+def test_a_value_replaces_the_placeholder():
+    """The rest of the user's text doesn't change, and neither do braces in comments."""
     query = parse_query("select at from a.b -- {{ last_value }}\nwhere at >= {{ last_value }} and x = '{}'")
     edits = [TextEdit(start, end, "DATE'2024-01-01'") for start, end in query.last_values]
     expected = "select at from a.b -- {{ last_value }}\nwhere at >= DATE'2024-01-01' and x = '{}'"
@@ -29,8 +29,8 @@ def test_a_value_stands_where_the_braces_were():
         "/* {{ x }} */ 1",
     ],
 )
-def test_braces_in_a_text_are_the_users_own(text: str):
-    """Letters are written so, and the tools that they go to fill them in."""
+def test_braces_in_a_string_literal_are_not_changed(text: str):
+    """Letter templates contain them, and the tools that receive the templates fill them in."""
     sql = f"select {text} as body, at from a.b where at >= {{{{ last_value }}}}"
     query = parse_query(sql)
     assert (sql, ["{{ last_value }}"]) == (query.sql, [sql[start:end] for start, end in query.last_values])

@@ -1,4 +1,4 @@
-"""Columns that surely name nothing: found in a query's text, and nothing is said where that isn't sure."""
+"""The columns in a query's text that certainly don't exist. Uncertain cases aren't reported."""
 
 import pytest
 from sqlglot import exp
@@ -24,7 +24,7 @@ NAMES = InputNames(models={name: name for name in MODELS}, sources=SOURCES)
 
 
 def unresolved(sql: str, *, unknown: str = "") -> list[UnresolvedColumn]:
-    """What is found where the columns of every table are known, but for those of `unknown`."""
+    """Return the unresolved columns if the columns of every table except `unknown` are known."""
     query = parse_query(sql)
     references = find_references(query, NAMES).references
     inputs = {each.start: each.input for each in references if not each.is_qualifier}
@@ -39,8 +39,8 @@ def unresolved(sql: str, *, unknown: str = "") -> list[UnresolvedColumn]:
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_no_alarm_is_false(case: CorpusQuery) -> None:
-    """Spark takes all of these."""
+def test_no_valid_query_is_reported(case: CorpusQuery) -> None:
+    """Spark accepts all these queries."""
     assert [] == unresolved(case.sql)
 
 
@@ -83,7 +83,7 @@ def test_no_alarm_is_false(case: CorpusQuery) -> None:
         ("select nowhere", ["nowhere"]),
     ],
 )  # fmt: skip
-def test_a_column_that_nothing_has_is_found(sql: str, names: list[str]) -> None:
+def test_a_column_that_no_table_has_is_found(sql: str, names: list[str]) -> None:
     assert names == [column.name for column in unresolved(sql)]
 
 
@@ -92,7 +92,7 @@ def test_a_column_that_nothing_has_is_found(sql: str, names: list[str]) -> None:
     [
         "select id as x, x + 1 as y from shop.orders",  # a lateral alias
         "select status as s, count(*) as n from shop.orders group by s having n > 1 order by n",
-        "select address.cty from shop.customers",  # a struct's fields aren't known
+        "select address.cty from shop.customers",  # the fields of a struct are unknown
         "select s.nowhere from (select address as s from shop.customers)",
         "select s.* from (select address as s from shop.customers) order by anything",
         "select _metadata.file_path, _content_hash from shop.customers",
@@ -103,7 +103,7 @@ def test_a_column_that_nothing_has_is_found(sql: str, names: list[str]) -> None:
         "select anything from shop.customers, lateral explode(tags)",
         "select anything from shop.customers pivot (max(id) for country in ('SE', 'NO'))",
         "select o.anything from shop.customers o natural join csv.`x.csv` natural join range(2)",
-        "from shop.customers |> extend 1 as one |> select two",  # sqlglot makes other queries of pipes
+        "from shop.customers |> extend 1 as one |> select two",  # sqlglot rewrites a query with pipes
         "select id from shop.orders o where exists (with a as (select o.nowhere) select * from a)",
         "select ID, `Id` from Shop.Customers where NAME = 'x'",
         "select address.city from shop.customers order by (select max(q1) from shop.orders where status = city)",
@@ -121,24 +121,24 @@ def test_a_column_that_nothing_has_is_found(sql: str, names: list[str]) -> None:
         "select named_struct('x', id).x, map_filter(attrs, (k, v) -> k = v) from shop.orders",
     ],
 )
-def test_what_isnt_sure_is_no_alarm(sql: str) -> None:
+def test_an_uncertain_column_is_not_reported(sql: str) -> None:
     assert [] == unresolved(sql)
 
 
-def test_a_table_of_unknown_columns_may_have_any() -> None:
-    """Even a struct that is called like the other table."""
+def test_a_table_with_unknown_columns_may_have_any_column() -> None:
+    """It may even have a struct with the name of the other table."""
     sql = "select c.nam, amont from shop.customers c join shop.orders o on o.custmer_id = c.id"
     assert ["amont", "c.nam", "o.custmer_id"] == [column.name for column in unresolved(sql)]
     assert [] == unresolved(sql, unknown="shop.orders")
 
 
-def test_a_column_is_told_with_its_line_and_what_could_be_meant() -> None:
+def test_an_unresolved_column_has_its_line_and_the_known_columns() -> None:
     sql = "select\n    c.id,\n    c.nam\nfrom shop.customers c\njoin hr.customers h on h.id = c.id"
     known = ("id", "name", "country", "tags", "address", "j")
     assert [UnresolvedColumn("c.nam", 3, "nam", known)] == unresolved(sql)
 
 
-def test_a_column_is_told_once_a_line() -> None:
+def test_a_column_is_reported_once_per_line() -> None:
     assert [("nam", 1), ("nam", 2)] == [
         (column.name, column.line)
         for column in unresolved("select nam, upper(nam) as u,\nlower(nam) as l from shop.customers")

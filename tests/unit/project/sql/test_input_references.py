@@ -1,4 +1,4 @@
-"""Where a query names its inputs, and what Spark is given in their place."""
+"""The inputs of a query: where it names them, and which views replace them for Spark."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ def found_in(sql: str) -> InputReferences:
 
 
 def rewritten(sql: str) -> str:
-    """The query as Spark gets it, each input's view called by its name in brackets."""
+    """Return the query that Spark gets. The view of each input is the input's name in brackets."""
     found = found_in(sql)
     assert () == found.unreadable_inputs
     views = {each.name: f"[{each.name}]" for each in found.inputs}
@@ -62,12 +62,12 @@ def inputs_of(sql: str) -> list[str]:
         ),
     ],
 )
-def test_a_table_is_replaced_and_keeps_its_name(sql, expected):
-    """Columns may be qualified with it, and a view has no name of its own."""
+def test_a_table_is_replaced_by_a_view_and_keeps_its_name_as_alias(sql, expected):
+    """The query may qualify columns with the table's name, and the view has another name."""
     assert expected == rewritten(sql)
 
 
-def test_everything_else_of_the_users_text_stays():
+def test_the_rest_of_the_users_text_does_not_change():
     sql = """select -- the ids of mart.orders
   'from mart.orders' as a, "mart.orders" AS b, /* mart.orders */ id
 from   mart.orders  -- mart.orders
@@ -102,7 +102,7 @@ where x = 'é😀'  and y in (select id from [mart.customers] AS `customers`)"""
         ("select 1", []),
     ],
 )
-def test_inputs_are_found_wherever_they_stand(sql, expected):
+def test_inputs_are_found_in_every_clause(sql, expected):
     assert expected == inputs_of(sql)
 
 
@@ -117,17 +117,17 @@ def test_inputs_are_found_wherever_they_stand(sql, expected):
         "with a as (select 1) select (select max(x) from a)",
     ],
 )
-def test_a_cte_is_no_input(sql):
+def test_a_cte_is_not_an_input(sql):
     assert sql == rewritten(sql)
 
 
 def test_a_cte_does_not_hide_a_schema():
-    """mart.orders has two parts, and a CTE's name only one."""
+    """mart.orders has two parts, and the name of a CTE has only one."""
     sql = "with mart as (select 1) select * from mart, mart.orders"
     assert "with mart as (select 1) select * from mart, [mart.orders] AS `orders`" == rewritten(sql)
 
 
-def test_a_cte_is_known_only_within_its_own_query():
+def test_a_cte_is_visible_only_in_its_own_query():
     found = found_in("select * from (with a as (select 1) select * from a) x, a")
     assert ["'a' is not an input"] == [missing.description for missing in found.unreadable_inputs]
 
@@ -165,25 +165,25 @@ def test_a_cte_is_known_only_within_its_own_query():
         ),
     ],
 )
-def test_columns_may_say_the_full_name_of_their_table(sql, expected):
+def test_columns_may_be_qualified_with_schema_and_table(sql, expected):
     assert expected == rewritten(sql)
 
 
 @pytest.mark.parametrize(
     "sql",
     [
-        "select mart.orders from raw.a mart",  # the field orders of a column, of the alias mart
+        "select mart.orders from raw.a mart",  # here mart is an alias, and orders a column
         "select mart.orders.id from raw.a mart",
         "select o.mart.orders from raw.a o",
         "select mart.orders(id) from raw.a x",
     ],
 )
-def test_what_only_looks_like_a_qualifier_stays(sql):
+def test_a_name_that_only_looks_like_a_qualifier_does_not_change(sql):
     assert sql.replace("raw.a", "[raw.a]") == rewritten(sql)
 
 
-def test_two_inputs_of_one_table_name_stay_apart():
-    """Both views would be called customers, and every column of either would be ambiguous."""
+def test_two_inputs_with_the_same_table_name_get_different_aliases():
+    """Otherwise both views would have the alias customers, and every column of both would be ambiguous."""
     sql = "select mart.customers.id from mart.customers join sync.customers on mart.customers.id = sync.customers.id"
     expected = (
         "select `mart.customers`.id from [mart.customers] AS `mart.customers` "
@@ -192,8 +192,8 @@ def test_two_inputs_of_one_table_name_stay_apart():
     assert expected == rewritten(sql)
 
 
-def test_an_inner_table_does_not_take_the_outer_ones_columns():
-    """mart.customers.id within would become a column of sync.customers: always true, and never seen."""
+def test_an_inner_table_does_not_capture_columns_of_an_outer_table():
+    """mart.customers.id would become a column of sync.customers. The condition would always be true."""
     sql = (
         "select customers.x from mart.customers where exists "
         "(select 1 from sync.customers where sync.customers.id = mart.customers.id and customers.z = 1)"
@@ -206,8 +206,8 @@ def test_an_inner_table_does_not_take_the_outer_ones_columns():
     assert expected == rewritten(sql)
 
 
-def test_a_short_name_behind_a_semi_join_is_the_left_sides():
-    """The right side has no column there, so Spark takes customers.x for the left one's."""
+def test_after_a_semi_join_a_short_name_means_the_left_side():
+    """The right side's columns aren't visible there, so Spark resolves customers.x on the left side."""
     sql = (
         "select customers.x from mart.customers left anti join sync.customers "
         "on mart.customers.id = sync.customers.id where customers.x > 1"
@@ -220,7 +220,7 @@ def test_a_short_name_behind_a_semi_join_is_the_left_sides():
     assert expected == rewritten(sql)
 
 
-def test_selects_beside_each_other_do_not_disturb_each_other():
+def test_the_selects_of_a_union_have_independent_aliases():
     sql = "select customers.id from mart.customers union select customers.id from sync.customers"
     expected = (
         "select customers.id from [mart.customers] AS `customers` "
@@ -251,7 +251,7 @@ def test_selects_beside_each_other_do_not_disturb_each_other():
         ),
     ],
 )
-def test_an_alias_makes_way_for_what_the_user_named(sql, expected):
+def test_an_alias_is_longer_if_the_user_has_used_its_name(sql, expected):
     assert expected == rewritten(sql)
 
 
@@ -272,8 +272,8 @@ def test_an_alias_makes_way_for_what_the_user_named(sql, expected):
         ),
     ],
 )
-def test_an_alias_stands_behind_a_sample(sql, expected):
-    """Spark takes it nowhere else."""
+def test_an_alias_follows_the_sample_clause(sql, expected):
+    """Spark accepts it only there."""
     assert expected == rewritten(sql)
 
 
@@ -286,12 +286,12 @@ def test_an_alias_stands_behind_a_sample(sql, expected):
         ("select * from raw.b where exists (table raw.a)", "select * from [raw.b] AS `b` where exists (table [raw.a])"),
     ],
 )
-def test_a_table_query_is_a_query(sql, expected):
-    """It can't have an alias."""
+def test_a_table_statement_gets_no_alias(sql, expected):
+    """Spark allows none there."""
     assert expected == rewritten(sql)
 
 
-def test_a_hint_is_no_table():
+def test_a_hint_is_not_a_table():
     sql = "select /*+ broadcast(b), merge(mart.orders) */ * from raw.b b"
     assert "select /*+ broadcast(b), merge(mart.orders) */ * from [raw.b] b" == rewritten(sql)
 
@@ -318,8 +318,8 @@ def test_a_file_is_an_input_with_its_options(sql, expected):
         assert f"select * from `v`{after}" == replace_names(text, found_in(text).references, {expected.name: "v"}, ())
 
 
-def test_one_file_with_other_options_is_another_input():
-    """Each has a view of its own."""
+def test_the_same_file_with_other_options_is_another_input():
+    """Each of the two has its own view."""
     sql = "select * from csv.`x` with ('sep' = ';') a, csv.`x` b"
     assert ["csv.`x` WITH ('sep' = ';')", "csv.`x`"] == inputs_of(sql)
 
@@ -333,7 +333,7 @@ def test_a_source_is_an_input():
     assert expected == found.inputs
 
 
-def test_each_input_has_the_line_that_names_it_first():
+def test_each_input_has_the_line_of_its_first_reference():
     found = found_in("select *\nfrom mart.orders o\njoin raw.a on true\njoin mart.orders p on true")
     assert ((ModelInput(model="mart.orders"), 2), (ModelInput(model="raw.a"), 3)) == found.lines
 
@@ -370,7 +370,7 @@ def test_each_input_has_the_line_that_names_it_first():
         ),
     ],
 )
-def test_what_nothing_makes_is_said_with_its_line(sql, expected):
+def test_an_unknown_input_is_reported_with_its_line(sql, expected):
     (missing,) = found_in(sql).unreadable_inputs
     assert expected == (missing.line, missing.description, missing.remedy)
 
@@ -401,8 +401,8 @@ def test_a_view_may_have_any_name():
     st.sampled_from(MODELS),
     st.sampled_from([" union all ", "\nunion\n", " minus ", " intersect "]),
 )
-def test_the_rewritten_text_reads_only_views(parts, table, between):
-    """Whatever is put together: no input is left, and what is given to Spark parses."""
+def test_the_rewritten_query_reads_only_views(parts, table, between):
+    """In any combination of queries no input's name remains, and Spark's text can be parsed."""
     sql = between.join(part.format(t=table) for part in parts)
     query = parse_query(sql)
     found = find_references(query, NAMES)

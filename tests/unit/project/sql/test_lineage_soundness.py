@@ -1,4 +1,4 @@
-"""Lineage against the truth: what a column isn't made of can change, and the column doesn't."""
+"""The lineage of random queries, compared with DuckDB. A change of a column that isn't a source changes no value."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ ROWS = [(1, 10, 100), (2, 20, 200), (3, 30, 300), (3, 31, 301)]
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator["duckdb.DuckDBPyConnection"]:
-    import duckdb  # here: what hypothesis holds to the very end, DuckDB calls leaked
+    import duckdb  # imported here: DuckDB reports objects that hypothesis keeps until the end as leaked
 
     with duckdb.connect() as connection:
         for number, (table, columns) in enumerate(TABLES.items(), start=1):
@@ -43,15 +43,15 @@ def flow(sql: str) -> Relation:
 
 
 def values(tables: "duckdb.DuckDBPyConnection", sql: str) -> list[list[object]]:
-    """Each column's values, in an order of their own."""
+    """Return each column's values, each column sorted separately."""
     rows = tables.execute(sql).fetchall()
     return [sorted(column, key=repr) for column in zip(*rows, strict=True)]
 
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
-def test_a_column_changes_only_with_what_it_is_made_of(tables, seed):
-    """A way that was overlooked would be a wrong answer; a way too many only a careful one."""
+def test_a_column_changes_only_with_its_sources(tables, seed):
+    """A missing source would be a wrong answer. A source too many is only a careful one."""
     query = QueryGenerator(random.Random(seed)).write_query()
     given = flow(query.text)
     assert (list(query.columns), None) == ([column.name for column in given.columns], given.unknown_columns), query.text

@@ -1,4 +1,4 @@
-"""Model files with words taken out, doubled, moved or put in: what is wrong is told in sentences."""
+"""The model files with words removed, repeated, replaced or swapped: every problem is a sentence with a line."""
 
 import random
 import re
@@ -65,7 +65,7 @@ def files(chance: random.Random) -> Iterator[str]:
 
 
 def look_at(draft: ParsedModelFile) -> Iterator[Problem]:
-    """All that loading asks of a query."""
+    """Yield the problems of a query, from all steps of loading."""
     query = draft.query
     found = find_references(query, NAMES)
     is_row_by_row(query.tree), excludes_last_value(query.tree)
@@ -77,8 +77,8 @@ def look_at(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_no_file_breaks_the_reader(number: int, tmp_path: Path) -> None:
-    """One that did would hide all that is wrong with the others."""
+def test_no_mutated_file_makes_the_reader_fail(number: int, tmp_path: Path) -> None:
+    """A file with which the reader fails would hide the problems of all other files."""
     path = tmp_path / "b.sql"
     for text in files(new_random(number)):
         path.write_text(text, encoding="utf-8")

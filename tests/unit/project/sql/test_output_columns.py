@@ -1,4 +1,4 @@
-"""The columns that a query's text shows."""
+"""The output columns that can be read from a query's text."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def columns_of(sql: str) -> tuple[list[str], bool]:
         ("from x.y select a", ["a"]),
     ],
 )
-def test_names_that_are_sure_are_seen(sql, expected):
+def test_certain_column_names_are_found(sql, expected):
     assert (expected, True) == columns_of(sql)
 
 
@@ -37,7 +37,7 @@ def test_names_that_are_sure_are_seen(sql, expected):
         ("select t.*, a from x.y t", ["a"]),
         ("select x.y.* from x.y", []),
         ("select a, count(*) from x.y", ["a"]),
-        ("select a, f(b).c, d[0].c from x.y", ["a"]),  # Spark calls them f(b).c and d[0].c
+        ("select a, f(b).c, d[0].c from x.y", ["a"]),  # Spark names them f(b).c and d[0].c
         ("select a, explode(b) from x.y", ["a"]),
         ("select a, v:b from x.y", ["a"]),
         ("table x.y", []),
@@ -46,17 +46,17 @@ def test_names_that_are_sure_are_seen(sql, expected):
         ("select transform(a) using 'cat' as (b) from x.y", []),
     ],
 )
-def test_what_spark_will_name_is_not_guessed(sql, expected):
-    """A wrong guess would refuse a query that is right."""
+def test_a_name_that_spark_chooses_is_not_guessed(sql, expected):
+    """A wrong guess would refuse a correct query."""
     assert (expected, False) == columns_of(sql)
 
 
-def test_a_column_is_found_as_the_query_spells_it():
+def test_a_column_is_found_only_with_its_own_name():
     found = read_output_columns(parse_query("select Customer_ID from x.y").tree)
     assert ("Customer_ID", None) == (found.find_column("customer_id"), found.find_column("id"))
 
 
-def test_columns_know_their_lines():
+def test_columns_have_their_lines():
     found = read_output_columns(parse_query("select\n  a,\n  b + 1 as c\nfrom x.y").tree)
     assert [("a", 2), ("c", 3)] == [tuple(column) for column in found.columns]
 
@@ -74,11 +74,11 @@ def test_columns_know_their_lines():
         ("_id", False),
     ],
 )
-def test_some_names_are_taken(name, expected):
+def test_some_column_names_are_reserved(name, expected):
     assert expected == is_reserved_name(name)
 
 
-def test_a_field_that_is_called_like_a_literal_has_its_tables_line() -> None:
-    """`t.null` and `t.true` are columns of t, and the parser gives their names no place."""
+def test_a_field_named_like_a_literal_has_its_tables_line() -> None:
+    """`t.null` and `t.true` are columns of t, and the parser gives no position for their names."""
     found = read_output_columns(parse_query("select\n  t.null,\n  a.t.true\nfrom a.t").tree)
     assert [("null", 2), ("true", 3)] == list(found.columns)

@@ -1,4 +1,4 @@
-"""Queries of every form that Spark has: what each reads is found without Spark."""
+"""Queries of every form that Spark knows: their inputs are found without Spark."""
 
 import pytest
 from support.projects.query_corpus import CORPUS, MODELS, SOURCES, CorpusQuery
@@ -18,8 +18,8 @@ def test_the_inputs_of_a_query_are_found(case: CorpusQuery) -> None:
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_only_views_are_read_and_the_rest_of_the_text_stays(case: CorpusQuery) -> None:
-    """No name of an input is left, and no line moves."""
+def test_only_views_are_read_and_the_line_count_is_the_same(case: CorpusQuery) -> None:
+    """No name of an input remains, and no line moves."""
     query = parse_query(case.sql)
     found = find_references(query, NAMES)
     views = {read.name: f"view_{number}" for number, read in enumerate(found.inputs)}

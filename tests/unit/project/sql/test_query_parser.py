@@ -1,4 +1,4 @@
-"""A query, read once."""
+"""The parsing of a model's query."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,8 +17,8 @@ def refusal(text: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     "text", ["select 1", "select 1;", "select 1 ;\n ; -- done", "select 1 -- done", "select 1\n/* done */\n"]
 )
-def test_the_query_ends_with_its_last_word(text):
-    """What wraps it in parentheses must not meet a comment or a semicolon."""
+def test_comments_and_semicolons_behind_the_query_are_removed(text):
+    """SQL that encloses the query in parentheses must not meet a comment or a semicolon."""
     assert "select 1" == parse_query(text).sql
 
 
@@ -43,12 +43,12 @@ def test_the_query_ends_with_its_last_word(text):
         "select f(a => 1), interval '1-2' year to month, timestamp'2020-01-01' from a.b",
     ],
 )
-def test_spark_queries_can_be_read(text):
+def test_spark_queries_can_be_parsed(text):
     assert text == parse_query(text).sql
 
 
 @pytest.mark.parametrize("text", ["", "   \n", ";", "-- nothing", "/* nothing */"])
-def test_no_query_is_a_problem(text):
+def test_a_file_without_a_query_is_a_problem(text):
     assert (1, "there is no query", "write a SELECT below the header") == refusal(text)
 
 
@@ -57,7 +57,7 @@ def test_a_second_statement_is_a_problem_where_it_begins():
     assert expected == refusal("select 1;\n;\nselect 2")
 
 
-def test_a_semicolon_in_a_text_ends_nothing():
+def test_a_semicolon_in_a_string_literal_ends_nothing():
     assert "select ';', 1 -- ;" != parse_query("select ';', 1 -- ;").sql
     assert "select ';', 1" == parse_query("select ';', 1 -- ;").sql
 
@@ -74,8 +74,8 @@ def test_a_semicolon_in_a_text_ends_nothing():
         "describe a.b",
     ],
 )
-def test_only_a_query_is_a_query(text):
-    """A model that writes would do so behind the back of its own kind."""
+def test_only_a_select_is_accepted(text):
+    """A model that writes would bypass its own kind."""
     word = text.split()[0].upper()
     assert (1, f"{word} is not a query", "write one SELECT") == refusal(text)
 
@@ -86,8 +86,8 @@ def test_an_open_quote_is_a_problem(text):
     assert (1, what, "close the quote or comment that is still open") == refusal(text)
 
 
-def test_an_open_quote_is_found_where_it_opens():
-    """Below a text of several lines that is closed, and however much follows."""
+def test_an_open_quote_is_reported_where_it_opens():
+    """It is found below a closed text of several lines, and however much text follows."""
     assert 5 == refusal("select 'a\nb\nc',\n1,\n'open,\n2,\n3\nfrom a.b\n")[0]
 
 
@@ -100,43 +100,43 @@ def test_an_open_quote_is_found_where_it_opens():
         ("select * from a.b)", 1, "the SQL can't be parsed: Invalid expression / Unexpected token at ')'"),
     ],
 )
-def test_bad_sql_is_a_problem_where_it_is_bad(text, line, what):
+def test_invalid_sql_is_reported_at_its_line(text, line, what):
     assert (line, what, "correct it there") == refusal(text)
 
 
 def test_a_decimal_without_its_exponent_is_a_problem():
-    """sqlglot takes 1ebd for the decimal 1e, and raises an error of Python's decimal numbers."""
+    """sqlglot reads 1ebd as the decimal 1e, and Python's decimal module raises an error."""
     assert (1, "the SQL can't be parsed", "look for misplaced words") == refusal("select 1ebd")
 
 
-def test_a_cast_to_something_that_is_no_type_is_left_to_spark():
-    """sqlglot parses it, and raises TypeError when the cast's type is asked for."""
+def test_a_cast_to_an_invalid_type_is_left_to_spark():
+    """sqlglot parses it, and raises TypeError when ondatra asks for the cast's type."""
     text = "select json_array(a), b::struct<c: int>(d) from t"
     assert text == parse_query(text).sql
 
 
-def test_a_fault_of_the_parser_is_a_problem_too():
-    """It raises a ValueError of Python's for a limit that is no number."""
+def test_an_error_inside_the_parser_is_a_problem_too():
+    """For a limit that isn't a number, sqlglot raises Python's ValueError."""
     refused = refusal("from a.b\n|> order by id |> limit id")
     assert (1, "the SQL can't be parsed", "look for misplaced words") == refused
 
 
 @pytest.mark.parametrize("step", ["set x = 1", "drop x", "window w as (order by x)"])
-def test_a_pipe_that_cannot_be_read_says_so(step):
-    """Its columns couldn't be followed: a SELECT says the same."""
+def test_a_pipe_step_that_cannot_be_read_is_a_problem(step):
+    """Its columns can't be traced. A SELECT has the same meaning."""
     expected = (2, f"|> {step.split()[0].upper()} can't be read here", "write |> SELECT or a plain SELECT")
     assert expected == refusal(f"from a.b\n|> {step}")
 
 
-def test_a_comment_that_spark_reads_on_is_a_problem():
-    """What stands below it would be missing from the query, and nobody would see why."""
+def test_a_comment_that_continues_on_the_next_line_is_a_problem():
+    """For Spark the next line is part of the comment. It would be missing from the query without a message."""
     what = "a comment ends in \\, and Spark continues it on the next line"
     assert (2, what, "end it with another character") == refusal("select 1 as a\n-- note \\\n, 2 as b")
     assert 2 == len(parse_query("select 1 as a -- a \\ b\n, '-- \\\n' as b").tree.expressions)
 
 
-def test_a_query_too_deep_to_read_is_a_problem():
-    """Not a trace."""
+def test_a_query_nested_too_deeply_is_a_problem():
+    """The user gets a sentence, not a traceback."""
     expected = (1, "the query is nested too deeply", "split it into two models")
     assert expected == refusal("select " + "(" * 5000 + "1" + ")" * 5000)
 
@@ -150,23 +150,23 @@ def test_a_query_too_deep_to_read_is_a_problem():
         ("select * from a.b tablesample (5 rows", "a parenthesis is never closed"),
     ],
 )
-def test_bad_options_are_a_problem(text, what):
+def test_invalid_options_are_a_problem(text, what):
     assert what == refusal(text)[1]
 
 
-def test_comments_and_white_space_are_no_words():
-    """They change no result, and so no definition."""
+def test_comments_and_white_space_are_not_words():
+    """They don't change the result, so they don't change the definition."""
     one = parse_query("select a, 'x  y' from b.c")
     other = parse_query("select a , -- the a\n\t'x  y' /* it */ FROM b.c".replace("FROM", "from"))
     assert one.words == other.words
 
 
-def test_a_hint_is_no_word():
+def test_a_hint_is_not_a_word():
     assert parse_query("select a from b.c").words == parse_query("select /*+ coalesce(1) */ a from b.c").words
 
 
 @pytest.mark.parametrize("other", ["select `a` from b.c", "select A from b.c", "select 'a' from b.c"])
-def test_every_other_difference_counts(other):
+def test_every_other_difference_changes_the_words(other):
     assert parse_query("select a from b.c").words != parse_query(other).words
 
 
@@ -192,8 +192,8 @@ def test_every_other_difference_counts(other):
         "select * from a.b tablesample (5 rows) x join c.d tablesample (5 rows) repeatable (1) y",
     ],
 )
-def test_clocks_and_chance_are_not_deterministic(text):
-    """Such a query always runs: its inputs don't say what it gives."""
+def test_queries_with_clocks_or_random_values_are_not_deterministic(text):
+    """Such a query always runs, because its result doesn't depend on its inputs alone."""
     assert not parse_query(text).is_deterministic
 
 
@@ -209,7 +209,7 @@ def test_clocks_and_chance_are_not_deterministic(text):
         "select user, version from a.b",
     ],
 )
-def test_names_and_texts_are_deterministic(text):
+def test_columns_and_texts_named_like_functions_are_deterministic(text):
     assert parse_query(text).is_deterministic
 
 
@@ -227,7 +227,7 @@ WORDS = [
 
 
 def line_of(text: str) -> int:
-    """Where the text's problem is; 1 when it has none."""
+    """Return the line of the text's problem, or 1 if it has none."""
     try:
         parse_query(text)
     except QueryError as error:
@@ -238,12 +238,12 @@ def line_of(text: str) -> int:
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
 @example("show tables")
-def test_any_text_is_a_query_or_a_problem(text):
-    """Whatever stands in a file, its user gets a sentence and no trace."""
+def test_any_text_is_either_a_query_or_a_problem(text):
+    """Whatever a file contains, the user gets a sentence and no traceback."""
     assert 1 <= line_of(text) <= text.count("\n") + 1
 
 
-def test_the_parser_does_not_speak_by_itself(capfd):
-    """What it would say on stderr is said in a problem."""
+def test_the_parser_prints_nothing(capfd):
+    """The problem contains what the parser would print to stderr."""
     refusal("show tables")
     assert "" == capfd.readouterr().err

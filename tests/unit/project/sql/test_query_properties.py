@@ -1,4 +1,4 @@
-"""What a query's form says of its result."""
+"""The properties of a query's result that follow from its text."""
 
 import pytest
 
@@ -16,8 +16,8 @@ from ondatra_dagster.project.sql.query_properties import excludes_last_value, is
         "select json_object('id', id, 'parts', json_array(x, y)) as j from a.b",
     ],
 )
-def test_rows_by_themselves(sql: str):
-    """Of these, the changes of the input alone tell what is new."""
+def test_queries_that_compute_each_row_separately(sql: str):
+    """For these queries the input's changes alone show the new rows."""
     assert is_row_by_row(parse_query(sql).tree)
 
 
@@ -46,11 +46,11 @@ def test_rows_by_themselves(sql: str):
         "values (1)",
     ],
 )
-def test_rows_that_depend_on_others(sql: str):
+def test_queries_whose_rows_depend_on_other_rows(sql: str):
     assert not is_row_by_row(parse_query(sql).tree)
 
 
-def test_only_an_order_of_the_whole_counts():
+def test_only_the_outermost_order_counts():
     assert is_ordered(parse_query("select x from a.b order by x").tree)
     assert is_ordered(parse_query("select x from a.b union all select x from a.c order by x").tree)
     assert not is_ordered(parse_query("select x from (select x from a.b order by x)").tree)
@@ -73,5 +73,5 @@ def test_only_an_order_of_the_whole_counts():
         ("at >= {{ last_value }} and x > 3", False),
     ],
 )
-def test_a_comparison_that_loses_equal_rows_is_known(condition: str, does: bool):
+def test_a_comparison_that_excludes_rows_equal_to_last_value_is_found(condition: str, does: bool):
     assert does == excludes_last_value(parse_query(f"select at from a.b where {condition}").tree)

@@ -1,4 +1,4 @@
-"""A file of many JSON values isn't read as one: the others would be lost in silence."""
+"""The JSON files with many values. They are never read as one value: the other values would be lost silently."""
 
 import gzip
 from pathlib import Path
@@ -16,7 +16,7 @@ def told(root: Path, path: str, **options: str) -> str | None:
 
 
 @pytest.mark.parametrize("content", [b'{"id": 1}\n{"id": 2}\n', b"\xef\xbb\xbf\n[1]\n\n[2]", b'{"id": 1}\nnot JSON'])
-def test_a_value_a_line_is_refused_with_multi_line(tmp_path: Path, content: bytes) -> None:
+def test_one_value_per_line_is_refused_with_multi_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.json").write_bytes(content)
     (tmp_path / "in" / "y.json.gz").write_bytes(gzip.compress(content))

@@ -1,4 +1,4 @@
-"""A page of Spark becomes one sentence with a file and a line."""
+"""The translation of Spark's long errors: one sentence with a file and a line."""
 
 from pathlib import Path
 
@@ -51,13 +51,13 @@ def test_a_failure_is_one_sentence_with_its_line(text: str, said: str) -> None:
     assert "SQLSTATE" not in str(failure.value)
 
 
-def test_a_gone_jvm_is_said_to_be_gone() -> None:
+def test_an_ended_jvm_is_reported() -> None:
     gone = r"^mart/things: Spark's process is gone; look at \.ondatra/logs"
     with pytest.raises(WarehouseError, match=gone), explain_spark_errors("mart/things"):
         raise Py4JNetworkError("An error occurred while trying to connect to the Java server")
 
 
-def test_our_own_refusals_get_the_file() -> None:
+def test_an_error_of_ondatra_gets_the_file_and_the_line() -> None:
     with pytest.raises(WarehouseError, match=r"^models/a/b\.sql:4: no; do that$"), explain_model_errors(MODEL):
         raise WarehouseError("no; do that")
 
@@ -72,7 +72,7 @@ def test_a_cause_inside_a_java_error_is_found() -> None:
     assert 401 == len(shorten_message("x" * 900))
 
 
-def test_the_call_that_failed_is_no_part_of_the_sentence() -> None:
+def test_the_failed_call_is_not_part_of_the_sentence() -> None:
     said = shorten_message(
         "An error occurred while calling o19.count.\n: org.apache.spark.SparkException:"
         " [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file x."
@@ -81,8 +81,8 @@ def test_the_call_that_failed_is_no_part_of_the_sentence() -> None:
     assert "Encountered error while reading file x." == said
 
 
-def test_who_knows_better_than_spark_says_what_was_wrong() -> None:
-    """With a place of its own."""
+def test_a_better_explanation_replaces_sparks_message() -> None:
+    """It has its own file and line."""
     told = "models/a/b.sql:9: x has a bad row"
     better = explain_model_errors(MODEL, lambda text: told if "FAILED" in text else None)
     with pytest.raises(WarehouseError, match=f"^{told}$"), better:
@@ -91,7 +91,7 @@ def test_who_knows_better_than_spark_says_what_was_wrong() -> None:
         raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")
 
 
-def test_what_the_machine_lacks_is_no_line_of_the_model() -> None:
-    """The user would look for a mistake in a query that is right."""
+def test_a_missing_part_of_the_machine_is_not_reported_at_a_line() -> None:
+    """The user would look for a mistake in a correct query."""
     with pytest.raises(SparkSetupError, match=r"^there is no Java here$"), explain_model_errors(MODEL):
         raise SparkSetupError("there is no Java here")

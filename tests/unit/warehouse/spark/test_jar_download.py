@@ -1,4 +1,4 @@
-"""The jars that Spark needs: fetched once, whole and as pinned; else the message says what to do."""
+"""The download of Spark's jars: once, completely and as pinned. Otherwise the message says what to do."""
 
 import base64
 import http.client
@@ -48,12 +48,12 @@ def repository() -> Iterator[MavenRepository]:
 
 
 def names(folder: Path) -> list[str]:
-    """What is in the folder besides the lock."""
+    """Return the names of the folder's files, except the lock."""
     return sorted(path.name for path in folder.iterdir() if path.name != "jars.lock")
 
 
 def a_process(folder: Path, repository: MavenRepository) -> "subprocess.Popen[str]":
-    """Another process that fetches the same jars."""
+    """Start another process that fetches the same jars."""
     files = [f"{name}={content.decode()}" for name, content in CONTENTS.items()]
     module = [sys.executable, "-m", "support.processes.jar_fetch_process"]
     return subprocess.Popen(
@@ -86,8 +86,8 @@ def test_jars_are_fetched_once(tmp_path: Path, repository: MavenRepository) -> N
     assert 2 == len(repository.requested_paths)
 
 
-def test_only_what_is_missing_is_fetched(tmp_path: Path, repository: MavenRepository) -> None:
-    """A jar that was put there by hand counts, and one that was cut short doesn't."""
+def test_only_missing_jars_are_fetched(tmp_path: Path, repository: MavenRepository) -> None:
+    """A jar that the user has put there counts. A truncated one doesn't."""
     (tmp_path / "alpha-1.0.jar").write_bytes(CONTENTS["alpha"])
     (tmp_path / "beta-1.0.jar").write_bytes(CONTENTS["beta"][:-1])
     fetch_jar_set(tmp_path, JARS, repository.url, NULL_LISTENER)
@@ -96,22 +96,22 @@ def test_only_what_is_missing_is_fetched(tmp_path: Path, repository: MavenReposi
 
 
 def test_a_jar_with_other_content_is_refused(tmp_path: Path, repository: MavenRepository) -> None:
-    """A repository, or somebody on the way, may give another file of the same name."""
+    """A repository, or an attacker between it and this machine, may send another file with the same name."""
     repository.files["/org/example/beta/1.0/beta-1.0.jar"] = b"ANOTHER ONE"
     with pytest.raises(SparkSetupError, match=r"gave a beta-1\.0\.jar that isn't the one pinned"):
         fetch_jar_set(tmp_path, JARS, repository.url, NULL_LISTENER)
     assert ["alpha-1.0.jar"] == names(tmp_path)
 
 
-def test_a_jar_that_was_changed_later_is_known_by_its_content(tmp_path: Path, repository: MavenRepository) -> None:
+def test_a_jar_that_was_changed_later_is_detected_by_its_content(tmp_path: Path, repository: MavenRepository) -> None:
     fetch_jar_set(tmp_path, JARS, repository.url, NULL_LISTENER)
     (tmp_path / "beta-1.0.jar").write_bytes(b"ANOTHER ONE")
     assert [] == missing_jars(tmp_path, JARS)
     assert ["beta"] == [jar.artifact for jar in damaged_jars(tmp_path, JARS)]
 
 
-def test_of_two_processes_one_fetches(tmp_path: Path, repository: MavenRepository) -> None:
-    """The second begins while the first is in the middle of a file, waits, and fetches nothing."""
+def test_only_one_of_two_processes_fetches(tmp_path: Path, repository: MavenRepository) -> None:
+    """The second starts while the first is in the middle of a file. It waits, and fetches nothing."""
     second_waits, half_sent = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -131,7 +131,7 @@ def test_of_two_processes_one_fetches(tmp_path: Path, repository: MavenRepositor
     assert 2 == len(repository.requested_paths)
 
 
-def test_a_killed_download_leaves_nothing_half(tmp_path: Path, repository: MavenRepository) -> None:
+def test_a_killed_download_leaves_no_incomplete_jar(tmp_path: Path, repository: MavenRepository) -> None:
     killed, half_sent = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -176,7 +176,7 @@ def test_without_a_network_the_message_says_what_to_fetch_and_where_to_put_it(tm
 
 @pytest.mark.parametrize("to", ["http://maven.example.com/x.jar", "ftp://maven.example.com/x.jar"])
 def test_a_redirect_from_https_to_http_is_refused(to: str) -> None:
-    """A mirror's own redirects could undo what `maven_mirror` asks for."""
+    """Otherwise a mirror's redirects could bypass the protection of `maven_mirror`."""
     asked = urllib.request.Request("https://maven.example.com/x.jar")
     arguments = (asked, io.BytesIO(), 302, "Found", http.client.HTTPMessage())
     with pytest.raises(urllib.error.URLError, match="it redirects from https to"):
@@ -192,13 +192,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, repository: Ma
         fetch_jar_set(tmp_path / "jars", JARS, repository.url, NULL_LISTENER)
 
 
-def test_a_mirrors_password_is_sent_to_it(tmp_path: Path, repository: MavenRepository) -> None:
+def test_a_mirrors_password_is_sent_to_the_mirror(tmp_path: Path, repository: MavenRepository) -> None:
     url = repository.url.replace("http://", "http://ada:p%40ss@")
     fetch_jar_set(tmp_path, JARS, url, NULL_LISTENER)
     assert {"Basic " + base64.b64encode(b"ada:p@ss").decode()} == set(repository.credentials)
 
 
-def test_the_list_is_what_would_be_fetched(
+def test_the_list_has_the_jars_that_would_be_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -217,23 +217,23 @@ def versions(jars: JarSet, artifacts: Sequence[str]) -> set[str]:
     return {found[artifact] for artifact in artifacts}
 
 
-def test_the_pins_are_of_the_releases_that_are_used() -> None:
-    """A new release of Delta or pyspark needs new pins: others fail in the words of a class loader."""
+def test_the_pins_match_the_releases_in_use() -> None:
+    """A new release of Delta or pyspark needs new pins. Wrong jars fail with errors of a class loader."""
     assert {DELTA_VERSION} == versions(DELTA_JARS, ["delta-spark_4.2_2.13", "delta-storage"])
     assert {HADOOP_VERSION} == versions(S3A_JARS, ["hadoop-aws"])
     assert {AWS_VERSION} == versions(S3A_JARS, ["s3", "s3-transfer-manager", "sts"])
     assert f"hadoop-client-api-{HADOOP_VERSION}.jar" in {jar.name for jar in pyspark_jars()}
 
 
-def test_no_class_is_on_the_path_twice() -> None:
-    """Neither does pyspark bring one of the jars, in whichever version, nor do both sets."""
+def test_no_jar_is_on_the_class_path_twice() -> None:
+    """pyspark brings none of these jars, in any version, and the two sets share none."""
     ours = [jar.artifact for jar in (*DELTA_JARS.jars, *S3A_JARS.jars)]
     assert len(ours) == len(set(ours))
     theirs = {re.sub(r"-\d[\w.+-]*$", "", jar.stem) for jar in pyspark_jars()}
     assert set() == theirs & set(ours)
 
 
-def test_jars_come_from_where_spark_s_own_resolver_looks() -> None:
-    """Unless a mirror is set."""
+def test_jars_come_from_the_default_repository_of_sparks_resolver() -> None:
+    """A mirror would replace it."""
     assert default_repository().endswith("/maven2")
     assert jar_addresses(None)[0].startswith(f"{default_repository()}/com/fasterxml/")

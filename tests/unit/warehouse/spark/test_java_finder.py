@@ -1,4 +1,4 @@
-"""Finding Java, or one sentence that says which to get."""
+"""The search for Java. Without one, a sentence says which version to install."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def a_java(home: Path, release: str) -> Path:
     ("release", "version", "fits"),
     [("17.0.15", 17, True), ("21", 21, True), ("1.8.0_402", 8, False), ("25.0.1", 25, False), ("11.0.2", 11, False)],
 )
-def test_the_version_is_the_number_it_is_called_by(release: str, version: int, *, fits: bool) -> None:
+def test_the_version_is_the_usual_major_version(release: str, version: int, *, fits: bool) -> None:
     java = Java(executable=Path("java"), release=release)
     assert (version, fits) == (java.version, java.is_supported)
 
@@ -33,14 +33,14 @@ def test_java_home_is_used(tmp_path: Path) -> None:
 
 
 def test_a_wrong_java_home_says_so(tmp_path: Path) -> None:
-    """It is the user's word, so no other Java is taken behind their back."""
+    """The user has set it, so no other Java is used silently."""
     with pytest.raises(WarehouseError, match="has no bin/java: set it to the folder of a Java 17 or 21"):
         find_java(tmp_path / "nothing")
     with pytest.raises(WarehouseError, match="which is Java 11: set it to the folder of a Java 17 or 21"):
         find_java(a_java(tmp_path / "old", "11.0.2"))
 
 
-def test_a_java_that_has_no_release_file_is_asked(tmp_path: Path) -> None:
+def test_a_java_without_a_release_file_is_started_to_get_its_version(tmp_path: Path) -> None:
     home = a_java(tmp_path, "17")
     (home / "release").unlink()
     (home / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\" 2023' >&2\n")
@@ -62,7 +62,7 @@ def test_a_java_that_has_no_release_file_is_asked(tmp_path: Path) -> None:
 def test_the_message_names_the_setting_that_was_used(
     tmp_path: Path, variables: dict[str, str], line: str, named: str
 ) -> None:
-    """Several places say it, and the user has to change the one that counts."""
+    """Several settings can name a Java, and the user has to change the one that was used."""
     (tmp_path / "pyproject.toml").write_text(f"[tool.ondatra]\n{line}\n")
     settings = read_settings(tmp_path, variables)
     with pytest.raises(SparkSetupError, match=f"^{named}, which has no bin/java"):

@@ -1,4 +1,4 @@
-"""How large the work of a model is, before any of it is read."""
+"""The estimate of a model's work, before anything is read."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ def reading(*inputs: Input) -> Model:
     )
 
 
-def test_inputs_and_the_models_own_table_count(tmp_path: Path) -> None:
+def test_the_sizes_of_the_inputs_and_of_the_models_own_table_are_added(tmp_path: Path) -> None:
     settings = read_settings(tmp_path, {})
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x.csv").write_text("12345")
@@ -42,8 +42,8 @@ def test_inputs_and_the_models_own_table_count(tmp_path: Path) -> None:
     assert math.isinf(estimate_model_bytes(settings, reading(FileInput(format="json", path="s3a://b/x.json"))))
 
 
-def test_only_large_work_is_compiled_well() -> None:
-    """Good code takes seconds to make: more than all of a small run."""
+def test_only_large_work_uses_the_optimizing_compiler() -> None:
+    """Optimizing takes seconds, which is longer than a whole small run."""
     assert (QUICK_COMPILER_OPTION,) == compiler_options(1_000_000)
     assert () == compiler_options(500_000_000)
     assert () == compiler_options(math.inf)

@@ -1,4 +1,4 @@
-"""A server that can't be used is a sentence in seconds: the client itself would wait for minutes, or end."""
+"""An unusable Spark Connect server: a sentence in seconds. The client would wait for minutes, or end the process."""
 
 import socket
 
@@ -16,7 +16,7 @@ def closed_port() -> int:
         return int(found.getsockname()[1])
 
 
-def test_a_server_that_is_down_says_so(closed_port: int) -> None:
+def test_a_server_that_is_down_is_reported(closed_port: int) -> None:
     said = rf"no Spark Connect server answers at 127\.0\.0\.1:{closed_port} .*: start it, or correct spark"
     with pytest.raises(WarehouseError, match=said) as error:
         connect_to_server(f"sc://127.0.0.1:{closed_port}/;token=hush-hush", {})
@@ -24,13 +24,13 @@ def test_a_server_that_is_down_says_so(closed_port: int) -> None:
 
 
 @pytest.mark.parametrize("remote", ["127.0.0.1:15002", "spark://127.0.0.1:7077", "sc://"])
-def test_what_is_no_address_says_so(remote: str) -> None:
+def test_an_invalid_address_is_reported(remote: str) -> None:
     with pytest.raises(WarehouseError, match=r"no address of Spark Connect; write sc://host:port"):
         connect_to_server(remote, {})
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pandas the client ends the process, with exit code 0."""
+    """Without pandas the client ends the process with exit code 0."""
     monkeypatch.setattr(spark_connect, "REQUIRED_PACKAGES", ("pyspark", "nothing_like_it", "nothing.like.it"))
     with pytest.raises(WarehouseError, match=r"needs nothing_like_it, nothing\.like\.it: .*ondatra\[connect\]"):
         connect_to_server("sc://127.0.0.1", {})

@@ -1,4 +1,4 @@
-"""What Spark is started with follows from the settings alone."""
+"""The configuration with which Spark starts. It depends on the settings alone."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ def settings(tmp_path: Path, **variables: str) -> Settings:
     return read_settings(tmp_path, variables)
 
 
-def test_keys_stand_on_no_command_line(tmp_path: Path) -> None:
-    """Every user of the machine can read it."""
+def test_keys_are_never_on_the_command_line(tmp_path: Path) -> None:
+    """Every user of the machine can read the command line."""
     given = settings(tmp_path, **S3)
     conf = _driver_conf(given, [])
     assert "true" == conf["spark.sql.x"]
@@ -30,12 +30,12 @@ def test_keys_stand_on_no_command_line(tmp_path: Path) -> None:
     } == _secret_conf(given)
 
 
-def test_keys_of_other_work_are_not_handed_on(tmp_path: Path) -> None:
+def test_s3_keys_are_not_passed_to_spark_without_s3_tables(tmp_path: Path) -> None:
     assert {} == _secret_conf(settings(tmp_path, AWS_SECRET_ACCESS_KEY="hush"))
 
 
-def test_a_clusters_machines_are_told_what_they_need(tmp_path: Path) -> None:
-    """Delta's jars, and the time zone that results depend on."""
+def test_the_machines_of_a_cluster_get_their_settings(tmp_path: Path) -> None:
+    """They need Delta's jars, and the time zone on which results depend."""
     conf = {"spark.executor.extraJavaOptions": "-Dmine=1"}
     given = settings(tmp_path, ONDATRA_SPARK_MASTER="spark://host:7077", ONDATRA_SPARK_CONF=str(conf).replace("'", '"'))
     told = _driver_conf(given, [Path("/jars/delta.jar"), Path("/jars/other.jar")])
@@ -44,8 +44,8 @@ def test_a_clusters_machines_are_told_what_they_need(tmp_path: Path) -> None:
     assert "spark.driver.bindAddress" not in told
 
 
-def test_results_are_in_utc_whatever_else_is_set(tmp_path: Path) -> None:
-    """The same rows on each machine, and times that an API is told with a Z."""
+def test_results_are_in_utc_in_spite_of_other_settings(tmp_path: Path) -> None:
+    """Each machine computes the same rows, and the times in an API's rows end in Z."""
     for conf in ("{}", '{"spark.sql.session.timeZone": "Asia/Tokyo"}'):
         told = _driver_conf(settings(tmp_path, ONDATRA_SPARK_CONF=conf), [])
         assert "UTC" == told["spark.sql.session.timeZone"]
@@ -60,6 +60,6 @@ def test_results_are_in_utc_whatever_else_is_set(tmp_path: Path) -> None:
         ({"ONDATRA_SOURCES": '{"crm": "main.crm"}'}, False),
     ],
 )
-def test_s3_is_used_where_tables_are_there(tmp_path: Path, variables: dict[str, str], expected: bool) -> None:
-    """Its jars are fetched for those only."""
+def test_s3_is_used_only_for_tables_on_s3(tmp_path: Path, variables: dict[str, str], expected: bool) -> None:
+    """Its jars are fetched only for them."""
     assert expected is settings(tmp_path, **variables).uses_s3

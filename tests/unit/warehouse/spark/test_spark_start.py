@@ -1,4 +1,4 @@
-"""What a run tells of the fetch of jars, and a start of Spark that fails."""
+"""The start of Spark: the messages about the download of jars, and a start that fails."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import read_set
 from ondatra_dagster.warehouse.spark.session import JarFetchProgress, Warehouse
 
 
-def test_a_fetch_is_a_line_that_stays_and_one_that_moves() -> None:
+def test_a_download_has_a_permanent_line_and_a_progress_line() -> None:
     notices: list[str] = []
     fetch = JarFetchProgress(notices.append)
     fetch.on_start("fetching jars: 14 MB")
     fetch.on_progress(3_100_000, 14_000_000)
     assert (["fetching jars: 14 MB"], "3.1 MB of 14 MB of the jars are here") == (notices, fetch.status)
     fetch.on_progress(14_000_000, 14_000_000)
-    assert "" == fetch.status  # Spark itself comes up now
+    assert "" == fetch.status  # now Spark itself starts
 
 
-def test_a_start_that_failed_is_not_tried_again(tmp_path: Path) -> None:
-    """Each model of a run asks for Spark, and a network that is down may take a minute to say so."""
+def test_a_failed_start_is_not_repeated(tmp_path: Path) -> None:
+    """Each model of a run needs Spark, and a network error may take a minute."""
     notices: list[str] = []
     with running_maven_repository() as empty:
         variables = {"ONDATRA_JARS": "jars", "ONDATRA_MAVEN_MIRROR": empty.url}

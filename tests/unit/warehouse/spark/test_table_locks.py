@@ -1,4 +1,4 @@
-"""One writer a table, and nobody while the JVM of a killed run may still commit."""
+"""The locks of tables: one writer per table, and none while the JVM of a killed run may still commit."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 
 from ondatra_dagster.warehouse.spark.table_locks import SessionLocks, lock_table, wait_for_orphans
 
-# a run: it starts a "JVM" that outlives it until its stdin is closed, and says where that is
+# a run: it starts a "JVM" that lives on until its stdin is closed, and prints the process id of the JVM
 RUN = """
 import os, subprocess, sys
 from pathlib import Path
@@ -26,8 +26,8 @@ sys.stdin.read()
 """
 
 
-def test_a_killed_runs_jvm_is_waited_for(tmp_path: Path) -> None:
-    """What it commits after the kill must not come between our reading and our writing."""
+def test_a_run_waits_for_the_jvm_of_a_killed_run(tmp_path: Path) -> None:
+    """The other JVM must not commit between this run's reading and its writing."""
     jvm_stdin, keeps_jvm = os.pipe()
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, str(tmp_path), str(jvm_stdin)],
@@ -39,7 +39,7 @@ def test_a_killed_runs_jvm_is_waited_for(tmp_path: Path) -> None:
     assert run.stdout is not None
     assert run.stdin is not None
     assert int(run.stdout.readline())
-    wait_for_orphans(tmp_path)  # the run is alive: nobody is an orphan
+    wait_for_orphans(tmp_path)  # the run is alive, so it has no orphaned JVM
     run.send_signal(signal.SIGKILL)
     run.wait()
     run.stdin.close()
@@ -54,7 +54,7 @@ def test_a_killed_runs_jvm_is_waited_for(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_session_that_ended_leaves_nothing(tmp_path: Path) -> None:
+def test_an_ended_session_leaves_no_files(tmp_path: Path) -> None:
     locks = SessionLocks(tmp_path / "sessions")
     locks.close_jvm_descriptor()
     assert 2 == len(list((tmp_path / "sessions").iterdir()))
@@ -63,8 +63,10 @@ def test_a_session_that_ended_leaves_nothing(tmp_path: Path) -> None:
     assert [] == list((tmp_path / "sessions").iterdir())
 
 
-def test_the_second_writer_of_a_table_waits_and_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A Delta identity column takes one writer at a time."""
+def test_the_second_writer_of_a_table_waits_and_logs_the_first_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A Delta identity column allows only one writer at a time."""
     done: list[str] = []
 
     def write_too() -> None:
