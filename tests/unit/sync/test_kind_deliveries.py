@@ -123,7 +123,7 @@ GIVE_WAY = {"table": [], "tracked": [], "partition": [2]}
 
 @pytest.mark.parametrize("kind", GIVE_WAY)
 def test_a_row_in_flight_at_a_kill_is_deleted_although_its_queue_is_lost(state: Path, kind: str) -> None:
-    """The queue snapshot has the row in flight, but not that the table has nothing of it now."""
+    """The queue snapshot has the row in flight, but doesn't say that the table no longer has it."""
     desk = KindSyncHarness(state, kind)
     desk.write(a=[1])
     desk.api.choose_status = crash_at_value(1)

@@ -95,7 +95,7 @@ def test_a_row_that_was_accepted_after_its_rejection_is_no_dead_letter(harness):
     assert ([("insert", 3, "Cyn")], 0) == (harness.api.pop_received(), summary.queue.dead_units)
 
 
-def test_a_dead_delete_outlives_a_lost_queue_although_later_rows_arrived(tmp_path: Path) -> None:
+def test_a_dead_delete_survives_a_lost_queue_although_later_rows_arrived(tmp_path: Path) -> None:
     """Those rows had waited for their retry. They say nothing about the delete."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=1)
     desk.deliver_values(a=[1])

@@ -205,7 +205,7 @@ class RandomRunProgress:
 
 
 class ConcurrentlyWrittenStore(RecordStore):
-    """A store while others write: something may happen at each read."""
+    """A store that others write at the same time: something may happen at each read."""
 
     def __init__(self, run_progress: RandomRunProgress, happens: Callable[[], None] | None = None) -> None:
         super().__init__(str(run_progress.harness.state / "tracking"))

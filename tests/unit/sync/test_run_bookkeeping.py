@@ -96,7 +96,7 @@ def test_rejects_of_a_crashed_run_are_reported_without_unknown_counts(harness) -
 
 
 def test_a_run_that_is_killed_at_its_end_keeps_all_its_counts(harness) -> None:
-    """Its files say less than the run did, and the next run may find nothing to do."""
+    """Its files say less than the run knew, and the next run may find nothing to do."""
     harness.contacts.write(a1="Ada", a2="Bo")
     harness.api.choose_outcome = lambda row: OK if row["id"] == 1 else RowOutcome.parse_status("error: later")
     with pytest.raises(RunLogCrash):

@@ -147,7 +147,7 @@ def finalize(succeeded, failed):
 def test_no_secret_is_shown_in_a_job(
     auth: str, values: tuple[int, ...], echo_api_url: str, tmp_path: Path, captured_output: Callable[[], str]
 ) -> None:
-    """Outside the queue's file the job's reference is masked. All messages of poll and finalize are shown."""
+    """Outside the queue's file the job's reference is masked. The messages of poll and finalize are masked too."""
     text = JOBS.replace("AUTH", auth).replace("BASE", echo_api_url)
     sync, table = echoing_sync(tmp_path, text, values=values)
     clock = [1_800_000_000.0]
@@ -171,7 +171,7 @@ def test_no_secret_is_shown_in_a_job(
 
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
 def test_the_message_about_a_variable_that_is_not_set_names_it(auth: str, echo_api_url: str, tmp_path: Path) -> None:
-    """The sync fails with a sentence before anything is sent, and the sentence has no value of another variable."""
+    """The sync fails before anything is sent, and the message has no value of another variable."""
     text = PUSH.replace("AUTH", auth).replace("BASE", echo_api_url).replace("SIZE", "1")
     sync, table = echoing_sync(tmp_path, text, values=[1])
     missing = sync.push_config.variables[-1]

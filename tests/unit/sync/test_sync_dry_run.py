@@ -137,7 +137,7 @@ def test_the_guard_checks_a_dry_run_but_its_permission_is_not_kept(tmp_path: Pat
 
 
 def test_a_dry_run_rebuilds_a_lost_queue_in_its_copy_only(tmp_path: Path) -> None:
-    """A run would rebuild it too, and finds the snapshot unchanged."""
+    """A later run rebuilds it too, and finds the snapshot unchanged."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1], b=[5])
     shutil.rmtree(desk.state / "queue")

@@ -339,7 +339,7 @@ def test_nothing_is_sent_if_table_or_api_cannot_be_compared(harness, change, why
 
 
 def test_two_runs_at_once_send_each_row_once(harness):
-    """Users often click in the UI during a run in a shell."""
+    """It is normal that a user clicks in the UI during a run in a shell."""
     harness.contacts.write(a1="Ada")
     with harness.sync.open_queue():
         summary = harness.run()
@@ -363,7 +363,7 @@ def test_invalid_rows_are_recorded_once_and_counted(harness, tracking_location):
 
 
 def test_the_check_warns_while_there_are_invalid_rows_new_or_not(harness):
-    """The model's check has the same name. If one passed while the other warned, the user would be puzzled."""
+    """The model's check has the same name. If one passed while the other warned, the user would be confused."""
     harness.contacts.write(a1="Ada")
     harness.contacts.add_invalid_row("NULL")
     harness.run()
