@@ -1,4 +1,4 @@
-"""What counts as another cause of a failure, and how often its change is told."""
+"""The cause of an alert: which failures have the same cause, and how often a new cause sends a message."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_numbers_times_and_values_make_no_other_cause(one: str, other: str) -> None:
-    """Else each run of a sync that fails would send a message."""
+def test_numbers_times_and_values_do_not_change_the_cause(one: str, other: str) -> None:
+    """Otherwise each run of a failing sync would send a message."""
     assert normalize_cause(one) == normalize_cause(other)
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_another_reason_is_another_cause(one: str, other: str) -> None:
-    """A status and a name in backticks are part of the cause."""
+def test_a_different_reason_is_a_different_cause(one: str, other: str) -> None:
+    """An HTTP status and a name in backticks are part of the cause."""
     assert normalize_cause(one) != normalize_cause(other)
 
 
@@ -46,15 +46,15 @@ def test_another_reason_is_another_cause(one: str, other: str) -> None:
         ("ada@example.com is no address", ""),
     ],
 )
-def test_an_api_s_words_stay_on_this_machine(detail: str, told: str) -> None:
-    """Only what kind of error it was is sent; `ondatra status` shows all of it."""
+def test_an_alert_does_not_contain_the_words_of_the_api(detail: str, told: str) -> None:
+    """Only the kind of the error is sent. `ondatra status` shows the whole message."""
     reading = evaluate_failure(SubjectType.SYNC, "sync.crm", ["nothing was delivered"], detail=detail)
     assert f"nothing was delivered{told}" == reading.sentence
     assert f"nothing was delivered: {detail}" == reading.local_sentence
 
 
 def note(book: AlertStore, *sentences: str) -> list[AlertState]:
-    """The states of the alerts that these failures, one after the other, make."""
+    """Return the states of the alerts that these failures cause, one after the other."""
     states: list[AlertState] = []
 
     def make(reading: RuleResult, state: AlertState) -> Alert:
@@ -66,8 +66,8 @@ def note(book: AlertStore, *sentences: str) -> list[AlertState]:
     return states
 
 
-def test_each_cause_is_told_once_and_the_newest_is_shown(tmp_path: Path) -> None:
-    """Two causes by turns would flood the receiver as well."""
+def test_each_cause_sends_one_message_and_the_newest_cause_is_shown(tmp_path: Path) -> None:
+    """Two causes that alternate would flood the receiver as well."""
     book = AlertStore(tmp_path / "alerts.sqlite")
     states = note(book, "the API is down", "3 rows rejected", "the API is down", "4 rows rejected")
     assert [AlertState.FIRED, AlertState.CHANGED] == states
@@ -76,15 +76,15 @@ def test_each_cause_is_told_once_and_the_newest_is_shown(tmp_path: Path) -> None
     assert 2 == len(book.read_unsent())
 
 
-def test_causes_without_end_flood_nobody(tmp_path: Path) -> None:
-    """As of a message with a customer's name in it."""
+def test_an_alert_with_ever_new_causes_stops_sending_messages(tmp_path: Path) -> None:
+    """The causes never repeat if, for example, each message contains a customer's name."""
     names = [f"{first}{last} is no customer" for first in "abcdefgh" for last in "xyz"]
     states = note(AlertStore(tmp_path / "alerts.sqlite"), *names)
     assert MAX_CAUSES == len(states) < len(names)
 
 
-def test_a_crash_says_nothing_new_of_what_fails_already(tmp_path: Path) -> None:
-    """An unforeseen error leaves a run that looks like a killed one."""
+def test_a_crash_sends_no_message_about_a_sync_that_already_fails(tmp_path: Path) -> None:
+    """After an unforeseen error, the run looks like a killed one."""
     book = AlertStore(tmp_path / "alerts.sqlite")
     states = note(book, "lib/crm.star has an error")
     assert 0 == book.apply_results([evaluate_crash("sync.crm")], lambda *_: Alert("2", "", {}))
@@ -92,8 +92,8 @@ def test_a_crash_says_nothing_new_of_what_fails_already(tmp_path: Path) -> None:
     assert ([AlertState.FIRED], "lib/crm.star has an error") == (states, standing.sentence)
 
 
-def test_an_alert_ends_only_as_it_was_known(tmp_path: Path) -> None:
-    """Another process has found the failure again since."""
+def test_an_alert_does_not_end_if_its_failure_occurred_again(tmp_path: Path) -> None:
+    """Another process has seen the failure again since the alert was read."""
     book = AlertStore(tmp_path / "alerts.sqlite")
     note(book, "the API is down")
     known = book.read_active_alerts()

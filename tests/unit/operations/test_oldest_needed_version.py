@@ -1,4 +1,4 @@
-"""Who still needs a table's past: its sync, by queue and by frontier, and models that count from then."""
+"""The oldest version of a table that is still needed: by its sync's queue and snapshot, or by append models."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from ondatra_dagster.operations.oldest_needed_version import OldestNeededVersion
 from ondatra_dagster.planning.input_versions import table_state_lookup
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
-ALL = -1  # somebody needs everything
+ALL = -1  # every version is needed
 APPEND = "-- @kind: append\nSELECT id, email FROM raw.contacts\n"
 
 
@@ -38,7 +38,7 @@ def a_queue(watermark: int, *, invalid: int = -1, table_id: str = "t") -> QueueS
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
-    """Contacts, with one model more that adds what is new."""
+    """Return a shop with contacts and one more model, which appends new rows."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url, files={"models/mart/seen.sql": APPEND})
     write_contacts(shop.root, a1="ada@example.com")
     return shop
@@ -50,8 +50,8 @@ def needs(shop: ShopProject, queue: QueueStatus | None = None, **tables: TableSt
     return OldestNeededVersions(workspace.project, workspace.syncs, workspace.tracking, lambda _: queue, known.get)
 
 
-def test_a_sync_needs_what_comes_after_its_watermark(shop: ShopProject) -> None:
-    """One that has never run begins with the newest version."""
+def test_a_sync_needs_the_versions_after_its_watermark(shop: ShopProject) -> None:
+    """A sync that has never run begins with the newest version."""
     model = shop.workspace.project.model("sync.crm")
     assert 9 == needs(shop).oldest_for_model(model, a_table(9))
     assert 4 == needs(shop, a_queue(4)).oldest_for_model(model, a_table(9))
@@ -59,8 +59,8 @@ def test_a_sync_needs_what_comes_after_its_watermark(shop: ShopProject) -> None:
     assert 9 == needs(shop, a_queue(4, table_id="another")).oldest_for_model(model, a_table(9))
 
 
-def test_a_frontier_counts_as_much_as_the_queue(shop: ShopProject) -> None:
-    """When the queue is lost, delivery goes on from there."""
+def test_a_queue_snapshot_counts_as_much_as_the_queue(shop: ShopProject) -> None:
+    """When the queue is lost, delivery continues from the snapshot."""
     workspace = shop.workspace
     snapshot = QueueSnapshot(
         sync_id="sync.crm",
@@ -80,8 +80,8 @@ def test_a_frontier_counts_as_much_as_the_queue(shop: ShopProject) -> None:
     assert 2 == needs(shop).oldest_for_model(model, a_table(9))
 
 
-def test_rows_that_were_set_aside_are_needed_until_a_sync_has_looked(shop: ShopProject) -> None:
-    """A first look, also of a sync that is still to come, begins with what is left by then."""
+def test_invalid_rows_are_needed_until_a_sync_has_recorded_them(shop: ShopProject) -> None:
+    """A sync that has not run yet begins with the invalid rows that are left then, so nothing is kept for it."""
     project = shop.workspace.project
     assert 9 == needs(shop).oldest_for_invalid_rows(project.model("raw.contacts"), a_table(9))
     assert 9 == needs(shop).oldest_for_invalid_rows(project.model("sync.crm"), a_table(9))
@@ -89,8 +89,8 @@ def test_rows_that_were_set_aside_are_needed_until_a_sync_has_looked(shop: ShopP
     assert 3 == needs(shop, a_queue(4, invalid=3)).oldest_for_invalid_rows(project.model("sync.crm"), a_table(9))
 
 
-def test_an_append_needs_its_inputs_as_they_were_at_its_last_commit(shop: ShopProject) -> None:
-    """What its query gave then decides what is new. Other kinds compare with their own table."""
+def test_an_append_model_needs_its_inputs_at_its_last_commit(shop: ShopProject) -> None:
+    """The query's result at that commit decides which rows are new. Other kinds compare with their own table."""
     raw = shop.workspace.project.model("raw.contacts")
     note = CommitMetadata(definition="d", inputs={"raw.contacts": "t@3"}, run_id="r")
     assert 3 == needs(shop, mart__seen=a_table(1, note=note)).oldest_for_model(raw, a_table(9))
@@ -99,15 +99,15 @@ def test_an_append_needs_its_inputs_as_they_were_at_its_last_commit(shop: ShopPr
     assert 9 == needs(shop, mart__seen=a_table(1, note=elsewhere)).oldest_for_model(raw, a_table(9))
 
 
-def test_an_input_that_a_changed_definition_brought_counts_from_then(shop: ShopProject) -> None:
-    """No commit has noted it yet."""
+def test_an_input_that_a_changed_definition_added_counts_from_then(shop: ShopProject) -> None:
+    """No commit names this input yet."""
     raw = shop.workspace.project.model("raw.contacts")
     brought = a_table(1, **{INPUT_BASELINE_PROPERTY: '{"definition": "d", "inputs": {"raw.contacts": "t@2"}}'})
     assert 2 == needs(shop, mart__seen=brought).oldest_for_model(raw, a_table(9))
 
 
-def test_of_a_project_that_is_up_to_date_only_the_newest_is_needed(shop: ShopProject) -> None:
-    """By its real files."""
+def test_a_project_that_is_up_to_date_needs_only_the_newest_versions(shop: ShopProject) -> None:
+    """The project's tables and queue are real files here."""
     workspace = shop.workspace
     assert 0 == execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
     tables = table_state_lookup(workspace.settings)

@@ -1,4 +1,4 @@
-"""Files below .ondatra are kept in bounds, and left alone while somebody has them."""
+"""The maintenance of files below .ondatra: they don't grow without limit, and files in use are not touched."""
 
 from pathlib import Path
 
@@ -18,15 +18,15 @@ INDEXED = SqliteSchema("test", (*SCHEMA.steps, ("two", "create index t_x on t (x
 
 
 def grown(path: Path) -> int:
-    """A file that a million rows have gone through; its size."""
+    """Write a file in which a megabyte of rows was added and deleted, and return its size."""
     with open_database(path, SCHEMA) as store:
         store.execute_many("insert into t values (randomblob(?))", [(2000,)] * 500)
         store.execute("delete from t")
     return path.stat().st_size
 
 
-def test_files_give_back_what_they_no_longer_use(tmp_path: Path) -> None:
-    """Queues and those beside them."""
+def test_files_give_back_the_space_that_they_no_longer_use(tmp_path: Path) -> None:
+    """This holds for queues and for the other SQLite files."""
     paths = [tmp_path / "queue" / "sync.crm.sqlite", tmp_path / "history.sqlite", tmp_path / "rates.sqlite"]
     before = sum(map(grown, paths))
     done = compact_files(list_state_files(tmp_path, {}))
@@ -36,8 +36,8 @@ def test_files_give_back_what_they_no_longer_use(tmp_path: Path) -> None:
     assert (3, 0) == tuple(compact_files(list_state_files(tmp_path, {})).counts[name] for name in ("files", "bytes"))
 
 
-def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
-    """A delivery goes on; the next time is tomorrow."""
+def test_a_file_in_use_is_skipped_with_a_message(tmp_path: Path) -> None:
+    """A delivery is in progress. The file is compacted the next time, tomorrow."""
     size = grown(tmp_path / "queue" / "sync.crm.sqlite")
     grown(tmp_path / "history.sqlite")
     locks = [tmp_path / "locks" / "queue" / "sync.crm.lock", tmp_path / "locks" / "history.sqlite.lock"]
@@ -48,8 +48,8 @@ def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
     assert size == (tmp_path / "queue" / "sync.crm.sqlite").stat().st_size
 
 
-def test_a_long_log_begins_anew_and_is_kept_once(tmp_path: Path) -> None:
-    """Who looks for yesterday's error still finds it."""
+def test_a_long_log_starts_again_and_one_old_log_is_kept(tmp_path: Path) -> None:
+    """A user who looks for yesterday's error still finds it."""
     (tmp_path / "spark.log").write_bytes(b"x" * MAX_LOG_BYTES)
     (tmp_path / "spark.log.1").write_text("old")
     (tmp_path / "errors.log").write_text("short")
@@ -61,8 +61,8 @@ def test_a_long_log_begins_anew_and_is_kept_once(tmp_path: Path) -> None:
     assert 0 == rotate_logs(tmp_path / "nothing").counts["turned"]
 
 
-def test_a_damaged_file_is_told_with_its_remedy_and_stays(tmp_path: Path) -> None:
-    """The one index that disagrees with its table; the other file is looked after."""
+def test_a_damaged_file_is_reported_with_its_remedy_and_not_changed(tmp_path: Path) -> None:
+    """One index disagrees with its table. The other file is compacted."""
     path = tmp_path / "history.sqlite"
     with open_database(path, INDEXED) as store:
         store.execute_many("insert into t values (?)", [("row 1",), ("row 2",)])
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_told_with_its_remedy_and_stays(tmp_path: Path) -> Non
     assert before == path.read_bytes()
 
 
-def test_a_damaged_queue_says_what_makes_it_again(tmp_path: Path) -> None:
+def test_the_message_about_a_damaged_queue_says_how_to_rebuild_it(tmp_path: Path) -> None:
     (tmp_path / "queue").mkdir()
     (tmp_path / "queue" / "sync.crm.sqlite").write_bytes(b"no database" * 1000)
     done = compact_files(list_state_files(tmp_path, {}))

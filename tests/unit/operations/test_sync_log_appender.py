@@ -1,4 +1,4 @@
-"""The sync log: every published record once, whatever ends where."""
+"""The sync log: it has every published record exactly once, even after crashes."""
 
 import dataclasses
 import random
@@ -29,7 +29,7 @@ BEGAN, ENDED = (datetime(2026, 11, 18, 12, 1, second, tzinfo=UTC) for second in 
 
 
 class DiedError(Exception):
-    """The process ends here."""
+    """A crash: the process ends here."""
 
 
 def a_record(identifier: str = "7", **fields: object) -> SyncRecord:
@@ -77,10 +77,10 @@ def identifiers(table: PlainSyncLogTable) -> list[str]:
     return [row["record_identifier"] for row in table.read_rows()]
 
 
-def test_a_record_is_in_the_log_with_what_it_came_from_and_went_to(
+def test_a_record_in_the_log_names_its_source_and_its_destination(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """Its ids are those of the fact tables."""
+    """Its ids are the same as in the fact tables."""
     begin(tracking_location.open_store(), CRM, FIRST)
     refused = a_record(status="rejected", status_message="no such plan")
     tracking_location.open_store().publish_records("sync.crm", FIRST, RecordFileType.UPDATED, 0, [refused])
@@ -104,10 +104,10 @@ def test_a_record_is_in_the_log_with_what_it_came_from_and_went_to(
     assert [expected] == table.read_rows()
 
 
-def test_records_of_all_syncs_and_earlier_runs_come_in_one_commit(
+def test_one_commit_adds_the_records_of_all_syncs_and_earlier_runs(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """Runs without Spark leave theirs for one that has it, and a commit takes a second."""
+    """Runs without Spark leave their records to a run with Spark, and a commit takes a second."""
     publish(tracking_location.open_store(), FIRST, "1", "2")
     publish(tracking_location.open_store(), SECOND, "3")
     publish(tracking_location.open_store(), SECOND, "4", number=1)
@@ -116,10 +116,10 @@ def test_records_of_all_syncs_and_earlier_runs_come_in_one_commit(
     assert (1, ["1", "2", "3", "4", "5"]) == (table.commit_count, identifiers(table))
 
 
-def test_where_nothing_is_missing_the_table_is_not_opened(
+def test_the_table_is_not_opened_when_no_record_is_missing(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """Else a run with nothing to do would start Spark; a run without a record has nothing either."""
+    """Otherwise a run with nothing to do would start Spark. A run without records has nothing to add either."""
 
     def opened() -> PlainSyncLogTable:
         raise AssertionError("nobody should ask for it")
@@ -132,10 +132,10 @@ def test_where_nothing_is_missing_the_table_is_not_opened(
     assert {"records": 0} == log.append_missing(opened).counts
 
 
-def test_a_run_that_goes_on_is_taken_as_far_as_it_has_come(
+def test_records_that_a_run_publishes_later_are_added_later(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """Two commands at once, or a run that died and whose records the next one publishes."""
+    """Two commands may run at once, or the next run may publish the records of a run that died."""
     publish(tracking_location.open_store(), FIRST, "1")
     log.append(table)
     publish(tracking_location.open_store(), FIRST, "2", number=1)
@@ -148,17 +148,17 @@ def test_a_run_that_goes_on_is_taken_as_far_as_it_has_come(
     assert ["1", "3", "2", "4"] == identifiers(table)
 
 
-def test_records_of_another_project_in_the_same_place_stay_out(
+def test_records_of_another_project_in_the_same_place_are_not_added(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """Projects may share a bucket; each has its own warehouse."""
+    """Projects may share a bucket, but each has its own warehouse."""
     publish(tracking_location.open_store(workspace="theirs"), FIRST, "1", ends=ERP)
     publish(tracking_location.open_store(), FIRST, "2")
     assert 1 == log.append(table)
     assert ["2"] == identifiers(table)
 
 
-def test_more_than_fits_in_memory_comes_in_several_commits(
+def test_more_records_than_fit_in_memory_are_added_in_several_commits(
     settings: Settings, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
     """A month without Spark may leave more records than memory holds."""
@@ -170,10 +170,11 @@ def test_more_than_fits_in_memory_comes_in_several_commits(
 
 @pytest.mark.parametrize("tracking_location", ["folder"], indirect=True)
 @pytest.mark.parametrize("number", range(20))
-def test_whatever_ends_where_each_record_is_in_the_log_once(
+def test_each_record_is_in_the_log_once_after_any_crash(
     settings: Settings, tracking_location: TrackingLocation, number: int
 ) -> None:
-    """Kills before and after the commit, runs that die and are gone on with, files that come late."""
+    """The process is killed before and after the commit, the next run continues a run that died, and files arrive
+    late."""
     chance = new_random(number)
 
     def may_die(_: str) -> None:
@@ -198,7 +199,7 @@ def test_whatever_ends_where_each_record_is_in_the_log_once(
 
 
 def _published(store: RecordStore, chance: random.Random) -> Iterator[tuple[str, int]]:
-    """Files as runs publish them: each one's name in the log, and how many records it has."""
+    """Publish files as runs do; yield each file's name in the log and its number of records."""
     for minute in range(12):
         ends = chance.choice([CRM, ERP])
         run_id = f"20261118T12{minute:02}00Z-aaaaaa"
@@ -214,10 +215,10 @@ def _published(store: RecordStore, chance: random.Random) -> Iterator[tuple[str,
 
 
 @pytest.mark.parametrize("tracking_location", ["folder"], indirect=True)
-def test_what_others_do_to_the_table_does_not_matter(
+def test_commits_of_other_programs_do_not_matter(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """OPTIMIZE has no note, and somebody's DELETE has one of its own."""
+    """OPTIMIZE writes no commit metadata, and a user's DELETE writes other metadata."""
     publish(tracking_location.open_store(), FIRST, "1")
     log.append(table)
     table.commit_actions({"commitInfo": {"operation": "OPTIMIZE"}})
@@ -228,10 +229,10 @@ def test_what_others_do_to_the_table_does_not_matter(
 
 
 @pytest.mark.parametrize("file", ["metadata.json", "records_updated.0.parquet"])
-def test_a_damaged_file_is_a_sentence(
+def test_the_message_about_a_damaged_file_names_it(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation, file: str
 ) -> None:
-    """And none of its run is taken, so that it can be brought back; without metadata the ids are unknown."""
+    """No record of its run is added, so that the user can restore the file. Without metadata the ids are unknown."""
     publish(tracking_location.open_store(), FIRST, "1")
     folder = f"sync_tracking_datasets/1/sync.crm/{FIRST}"
     tracking_location.write_file(f"{folder}/{file}", b"{")
@@ -243,10 +244,10 @@ def test_a_damaged_file_is_a_sentence(
 
 
 @pytest.mark.parametrize("tracking_location", ["folder"], indirect=True)
-def test_a_table_that_no_longer_says_what_it_has_is_left_alone(
+def test_nothing_is_added_to_a_table_that_no_longer_says_what_is_in_it(
     log: SyncLogAppender, table: PlainSyncLogTable, tracking_location: TrackingLocation
 ) -> None:
-    """To guess would be to have records twice."""
+    """A guess could add records twice."""
     publish(tracking_location.open_store(), FIRST, "1")
     log.append(table)
     for file in (table.path / "_delta_log").iterdir():
@@ -256,5 +257,5 @@ def test_a_table_that_no_longer_says_what_it_has_is_left_alone(
 
 
 def test_the_log_has_a_type_for_each_column() -> None:
-    """Readers may count on them."""
+    """Readers of the log rely on the types."""
     assert {pa.string(), pa.timestamp("us", "UTC")} == set(SYNC_LOG_SCHEMA.types)

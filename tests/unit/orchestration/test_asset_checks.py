@@ -1,4 +1,4 @@
-"""@constraint, @warning and @audit as Dagster's checks: when a model runs, fails or is left alone."""
+"""The checks @constraint, @warning and @audit in Dagster: when a model runs, fails or is skipped."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 
 def add_check(shop: ShopProject, line: str) -> None:
-    """Put a line above the model's own."""
+    """Add a line above the model's own lines."""
     text = SHOP_FILES["models/sync/crm.sql"]
     (shop.root / "models" / "sync" / "crm.sql").write_text(f"-- {line}\n{text}")
 
@@ -25,8 +25,8 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     return {check.check_name: (check.passed, check.severity.value) for check in found}
 
 
-def test_a_check_is_there_before_anything_runs(shop: ShopProject) -> None:
-    """With what it says, and where."""
+def test_a_check_exists_before_anything_runs(shop: ShopProject) -> None:
+    """Dagster shows what it checks, and where it is written."""
     add_check(shop, "@audit: email LIKE '%@%'")
     graph = build_definitions(shop.root).resolve_asset_graph()
     (check,) = (key for key in graph.asset_check_keys if key.name.startswith("audit"))
@@ -38,10 +38,10 @@ def test_a_check_is_there_before_anything_runs(shop: ShopProject) -> None:
 
 
 @pytest.mark.parametrize("word", ["constraint", "audit"])
-def test_rows_that_fail_fail_the_run_and_tell_the_check(
+def test_rows_that_fail_a_check_fail_the_run_and_the_check(
     materialize: Materialize, shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance, word: str
 ) -> None:
-    """A check that stays planned would say nothing; and nothing goes out."""
+    """A check that stayed planned would say nothing. No row is sent."""
     add_check(shop, f"@{word}: email LIKE '%@%'")
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     result = materialize(shop)
@@ -57,10 +57,10 @@ def test_rows_that_fail_fail_the_run_and_tell_the_check(
     assert () == api.calls
 
 
-def test_the_failure_is_told_with_its_line_and_its_rows(
+def test_the_failure_is_shown_with_its_line_and_its_rows(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """On the screen as on the page."""
+    """The terminal shows the same as Dagster's page."""
     add_check(shop, "@constraint: email LIKE '%@%'")
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     materialize(shop)
@@ -69,10 +69,10 @@ def test_the_failure_is_told_with_its_line_and_its_rows(
     assert [("sync.crm", f"models/sync/crm.sql:1: {what}; {remedy}")] == shop.progress.failures
 
 
-def test_a_warning_lets_all_through_and_stays_until_it_is_mended(
+def test_a_warning_lets_all_rows_through_and_stays_until_they_are_fixed(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """The next run computes nothing, and its check must not turn green for that."""
+    """The next run computes nothing, but its check must not turn green because of that."""
     add_check(shop, "@warning: email LIKE '%@%'")
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     expected = {"warning_email_like": (False, "WARN"), "invalid_records": (True, "ERROR")}
@@ -83,10 +83,10 @@ def test_a_warning_lets_all_through_and_stays_until_it_is_mended(
     assert (True, "ERROR") == told(materialize(shop))["warning_email_like"]
 
 
-def test_a_new_check_is_judged_although_nothing_else_changed(
+def test_a_new_check_is_evaluated_although_nothing_else_changed(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """The rows are there already, and nobody has looked at them so; once is enough."""
+    """The rows exist already, but this check has not seen them. One evaluation is enough."""
     materialize(shop)
     add_check(shop, "@constraint: email LIKE '%@%'")
     assert (True, "ERROR") == told(materialize(shop))["constraint_email_like"]
@@ -97,7 +97,7 @@ def test_a_new_check_is_judged_although_nothing_else_changed(
 def test_a_model_below_one_whose_check_failed_does_not_run(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """It would be made of what was there before, and look as if it were new."""
+    """It would be computed from the old rows, and look as if it were new."""
     path = Path(shop.root, "models", "raw", "contacts.sql")
     path.write_text(f"-- @constraint: email LIKE '%@%'\n{path.read_text()}")
     write_contacts(shop.root, b2="nonsense")

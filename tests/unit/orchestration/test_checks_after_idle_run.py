@@ -1,4 +1,4 @@
-"""What the checks of a sink say after a turn that did nothing: what is known by then, and of when it is."""
+"""The checks of a sync after a run that did nothing: they report what is known now, and of which run it is."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 @pytest.fixture
 def shop_with_rejected_row(materialize: Materialize, shop: ShopProject, api: DemoApi) -> ShopProject:
-    """One of two rows was refused."""
+    """Return a shop after a run in which the API rejected one of two rows."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     assert materialize(shop).success
     return shop
@@ -39,23 +39,23 @@ def counted(result: dg.ExecuteInProcessResult, check: str) -> set[str]:
 
 
 def going_on(past: PastRun) -> PastRun:
-    """A run after that one, as it begins."""
+    """Return a run that follows the past one, as it begins."""
     return dataclasses.replace(past, run_id=f"{past.run_id}z", counts={}, result=RunResult.RUNNING)
 
 
-def test_rejects_of_an_earlier_run_are_not_told_as_of_now(
+def test_rejects_of_an_earlier_run_are_not_reported_as_rejected_now(
     shop_with_rejected_row: ShopProject, materialize: Materialize
 ) -> None:
-    """Somebody would look for what went wrong in a turn that attempted nothing."""
+    """Otherwise the user would look for an error in a run that attempted nothing."""
     passed, description = told(materialize(shop_with_rejected_row, PUSH), "rejects")
     assert not passed
     assert "1 row rejected by the newest run; 1 dead letter: see `ondatra dead sync.crm`" == description
 
 
-def test_a_run_that_another_keeps_out_leaves_what_the_queue_tells(
+def test_a_run_that_finds_the_sync_locked_reports_what_the_queue_says(
     shop_with_rejected_row: ShopProject, materialize: Materialize
 ) -> None:
-    """It reads what the other one writes, and fails for nothing of it."""
+    """It reads the queue that the other run writes, and nothing in it makes this run fail."""
     with FileLock(shop_with_rejected_row.workspace.sync("sync.crm").lock_file, purpose="delivers"):
         result = materialize(shop_with_rejected_row, PUSH)
     assert result.success
@@ -66,10 +66,10 @@ def test_a_run_that_another_keeps_out_leaves_what_the_queue_tells(
     assert (False, True) == (passed, "1 dead letter" in description)
 
 
-def test_a_run_that_another_keeps_out_does_not_vouch_for_a_lost_queue(
+def test_a_run_that_finds_the_sync_locked_reports_a_lost_queue_as_lost(
     shop_with_rejected_row: ShopProject, materialize: Materialize
 ) -> None:
-    """Its dead letters are nobody's knowledge until it is rebuilt."""
+    """The number of its dead letters is unknown until the queue is rebuilt."""
     workspace = shop_with_rejected_row.workspace
     (past,) = workspace.history.list_runs("sync.crm")
     with FileLock(workspace.sync("sync.crm").lock_file, purpose="delivers"):
@@ -83,10 +83,10 @@ def test_a_run_that_another_keeps_out_does_not_vouch_for_a_lost_queue(
     assert not {"waiting", "in_jobs", "oldest_seconds"} & counted(result, "undelivered")
 
 
-def test_while_a_run_goes_on_the_check_says_just_what_the_queue_tells(
+def test_during_another_run_the_check_reports_only_what_the_queue_says(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """Nobody has counted its rows yet."""
+    """The rows of that run have not been counted yet."""
     materialize(shop)
     workspace = shop.workspace
     (past,) = workspace.history.list_runs("sync.crm")
@@ -96,10 +96,10 @@ def test_while_a_run_goes_on_the_check_says_just_what_the_queue_tells(
     assert (True, "there are no dead letters") == told(result, "rejects")
 
 
-def test_a_run_that_is_refused_for_a_lost_queue_says_so_in_both(
+def test_a_run_that_is_refused_for_a_lost_queue_says_so_in_both_checks(
     shop_with_rejected_row: ShopProject, materialize: Materialize
 ) -> None:
-    """That no row was rejected would be read as all being well but for one thing."""
+    """If a check said only that no row was rejected, the user would think that there is just one problem."""
     for snapshot in (shop_with_rejected_row.root / ".ondatra" / "tracking" / "queue_snapshots").rglob("*.parquet"):
         snapshot.unlink()
     shop_with_rejected_row.workspace.sync("sync.crm").queue_file.unlink()

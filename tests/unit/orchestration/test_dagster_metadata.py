@@ -1,4 +1,4 @@
-"""Column lineage as Dagster draws it."""
+"""The column lineage that Dagster draws."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from ondatra_dagster.orchestration.dagster_metadata import build_column_lineage
 from ondatra_dagster.project.model import FileInput, SourceInput
 
 
-def test_a_column_points_at_the_assets_that_its_model_reads(tmp_path: Path) -> None:
-    """Models, source tables and files; what can't be followed is left out."""
+def test_a_column_points_to_the_assets_that_its_model_reads(tmp_path: Path) -> None:
+    """These are models, source tables and files. A column that can't be followed is left out."""
     folder = tmp_path / "models" / "mart"
     folder.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text('[tool.ondatra.sources]\ncrm = "main.crm"\n')

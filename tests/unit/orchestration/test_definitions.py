@@ -1,4 +1,4 @@
-"""What Dagster's page shows of a project before anything runs."""
+"""The definitions of a project: what Dagster shows before anything runs."""
 
 import warnings
 from pathlib import Path
@@ -34,14 +34,13 @@ def test_every_kind_has_an_io_manager() -> None:
 
 
 def test_a_model_is_an_asset_below_what_it_reads_and_above_its_push(root: Path) -> None:
-    """Nobody declares that."""
+    """The user doesn't declare these dependencies."""
     assets = build_definitions(root).resolve_asset_graph()
     assert {dg.AssetKey(["raw", "contacts"])} == assets.get(CRM).parent_keys
     assert {CRM} == assets.get(PUSH).parent_keys
 
 
-def test_a_model_says_what_it_is(root: Path) -> None:
-    """Folder, kind, description, SQL and file."""
+def test_a_model_shows_its_folder_kind_description_sql_and_file(root: Path) -> None:
     spec = spec_of_crm(root)
     assert ("sync", "Contacts") == (spec.group_name, spec.description)
     assert {"spark", "delta", "merge"} == spec.kinds
@@ -53,8 +52,8 @@ def test_a_model_says_what_it_is(root: Path) -> None:
     assert "models/sync/crm.sql" == spec.metadata["file"].value
 
 
-def test_a_model_says_whose_it_is_and_leads_to_its_file(root: Path) -> None:
-    """Who finds it broken wants to know whom to ask, and where to look."""
+def test_a_model_shows_its_owners_and_tags_and_links_to_its_file(root: Path) -> None:
+    """A user who finds it broken wants to know whom to ask, and where to look."""
     path = root / "models" / "sync" / "crm.sql"
     header = "-- @owner: team:crm\n-- @owner: anna@example.com\n-- @tag: daily\n-- @tag: tier=gold\n"
     path.write_text(header + path.read_text())
@@ -65,8 +64,8 @@ def test_a_model_says_whose_it_is_and_leads_to_its_file(root: Path) -> None:
     assert (str(path), 1) == (link.file_path, link.line_number)
 
 
-def test_dagster_sees_a_changed_query_and_no_changed_comment(root: Path) -> None:
-    """It marks what is out of date by the version of its code."""
+def test_dagster_sees_a_changed_query_but_not_a_changed_comment(root: Path) -> None:
+    """Dagster marks outdated assets by their code version."""
     path = root / "models" / "sync" / "crm.sql"
     before, text = spec_of_crm(root).code_version, path.read_text()
     path.write_text(f"-- why\n{text}")
@@ -75,8 +74,8 @@ def test_dagster_sees_a_changed_query_and_no_changed_comment(root: Path) -> None
     assert before != spec_of_crm(root).code_version
 
 
-def test_a_sink_has_every_check_that_there_is(root: Path) -> None:
-    """And a model with a key has its own."""
+def test_a_sync_has_every_sync_check(root: Path) -> None:
+    """A model with a key has the check of its invalid records."""
     keys = build_definitions(root).resolve_asset_graph().asset_check_keys
     assert {dg.AssetCheckKey(PUSH, name) for name in SYNC_CHECKS} | {dg.AssetCheckKey(CRM, "invalid_records")} == set(
         keys
@@ -84,13 +83,13 @@ def test_a_sink_has_every_check_that_there_is(root: Path) -> None:
 
 
 def test_a_run_stays_in_one_process(root: Path) -> None:
-    """Else each step would start its own JVM."""
+    """Otherwise each step would start its own JVM."""
     assert dg.in_process_executor is build_definitions(root).executor
     assert build_definitions(root, with_executor=False).executor is None
 
 
-def test_every_problem_of_models_and_push_functions_is_told_at_once(root: Path) -> None:
-    """One at a time would be one reload at a time."""
+def test_all_problems_of_models_and_push_functions_are_reported_at_once(root: Path) -> None:
+    """If only one were reported at a time, the user would have to reload for each problem."""
     (root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
     (root / "lib" / "crm_push.star").write_text('API = {"bas_url": ""}\ndef push(rows):\n    return {}\n')
     with pytest.raises(ProjectError) as caught:
@@ -98,25 +97,25 @@ def test_every_problem_of_models_and_push_functions_is_told_at_once(root: Path) 
     assert {"models/raw/bad.sql", "lib/crm_push.star"} == {problem.file for problem in caught.value.problems}
 
 
-def test_loading_warns_of_nothing_that_is_ours(root: Path) -> None:
-    """Preview features warn once an asset: two hundred lines hide the one that counts."""
+def test_loading_a_project_causes_no_warnings(root: Path) -> None:
+    """Preview features warn once for each asset, and two hundred lines hide the one that matters."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         build_definitions(root).resolve_asset_graph()
 
 
-def test_keys_that_dagster_would_take_for_one_have_names_of_their_own() -> None:
-    """Dagster makes a__b of a/b and of a__b."""
+def test_keys_that_dagster_would_confuse_get_different_names() -> None:
+    """Dagster would give the name a__b both to the key a/b and to the key a__b."""
     keys = (["a", "b__c"], ["a__b", "c"], ["a_", "_b"], ["a", "b"], ["push", "a", "b"], ["a___b"])
     names = [op_name(dg.AssetKey(path)) for path in keys]
     assert len(keys) == len(set(names))
     assert "a__b" == op_name(dg.AssetKey(["a", "b"]))
 
 
-def test_the_data_version_of_a_written_model_is_its_tables(
+def test_the_data_version_of_a_written_model_is_the_version_of_its_table(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """It is set by a half private way of Dagster's: this is the test that notices when that goes."""
+    """It is set through a half private function of Dagster. This test fails when that function is gone."""
     definitions = definitions_of(shop.workspace, opened=shop.open_engine)
     job = definitions.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=dagster_instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
@@ -125,10 +124,10 @@ def test_the_data_version_of_a_written_model_is_its_tables(
     assert {"dagster/row_count", "version", "run type", "reason", "dagster/column_schema"} <= set(event.metadata)
 
 
-def test_a_column_is_described_however_the_header_spells_it(
+def test_a_column_description_applies_whatever_the_case_of_the_name(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """Spark looks past case, so people do."""
+    """Spark ignores the case of column names, so users do too."""
     path = shop.root / "models" / "raw" / "contacts.sql"
     path.write_text(f"-- @column: EMAIL = Where to write to\n{path.read_text()}")
     job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
@@ -139,7 +138,7 @@ def test_a_column_is_described_however_the_header_spells_it(
 
 
 def test_a_schedule_runs_the_model_and_its_sync(root: Path) -> None:
-    """What is above them has times of its own."""
+    """The models above them have their own schedules."""
     path = root / "models" / "sync" / "crm.sql"
     path.write_text(f"-- @schedule: 0 6 * * mon-fri\n{path.read_text()}")
     definitions = build_definitions(root)
@@ -150,8 +149,8 @@ def test_a_schedule_runs_the_model_and_its_sync(root: Path) -> None:
     assert {CRM, PUSH} == schedule.target.resolvable_to_job.selection.resolve(graph)
 
 
-def test_what_keeps_a_project_in_order_runs_at_its_times(root: Path) -> None:
-    """Nobody thinks of it; and a project without syncs has tables, but nothing that was sent."""
+def test_maintenance_and_fact_tables_have_schedules(root: Path) -> None:
+    """Users don't think of them. A project without syncs has tables to maintain, but it has sent nothing."""
     schedules = build_definitions(root).get_repository_def().schedule_defs
     assert {"ondatra_fact_tables": "0 */6 * * *", "ondatra_maintain": "20 3 * * *"} == {
         schedule.name: schedule.cron_schedule for schedule in schedules
@@ -165,8 +164,8 @@ def test_what_keeps_a_project_in_order_runs_at_its_times(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("said", "crons"), [("0 1 * * sun", ["0 1 * * sun"]), ("off", [])])
-def test_who_pays_for_the_machine_says_when_it_is_maintained(root: Path, said: str, crons: list[str]) -> None:
-    """Or not at all: a cron of the machine's may call the command."""
+def test_the_user_decides_when_maintenance_runs(root: Path, said: str, crons: list[str]) -> None:
+    """Or the user turns it off, and lets the machine's cron call the command."""
     (root / "pyproject.toml").write_text(f'[tool.ondatra]\nmaintain_at = "{said}"\n')
     schedules = build_definitions(root).get_repository_def().schedule_defs
     assert crons == [each.cron_schedule for each in schedules if each.name == "ondatra_maintain"]

@@ -1,4 +1,4 @@
-"""Models that run when what they read has changed: asked for once, all in one run, and nobody clicks."""
+"""The schedule `on change`: models whose inputs have changed run once, all in one run, and without a click."""
 
 import dataclasses
 from pathlib import Path
@@ -18,7 +18,7 @@ BOTH = {name: ON_CHANGE + text for name, text in SHOP_FILES.items() if name.ends
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
-    """Both of its models run on change, and nothing has landed yet."""
+    """Return a shop whose two models run on change, and whose data hasn't arrived yet."""
     return ShopProject.create(tmp_path / "my shop", url=api.url, files=BOTH)
 
 
@@ -39,7 +39,7 @@ def asked(answer: dg.SensorResult) -> list[list[dg.AssetKey]]:
 def run_what_is_asked(
     shop: ShopProject, dagster_instance: dg.DagsterInstance, *, cursor: str | None = None
 ) -> str | None:
-    """A tick, and the run for which it asks; the cursor that it leaves."""
+    """Run a tick and the run that it requests; return the cursor of the tick."""
     answer = ticks(shop, dagster_instance, cursor=cursor)
     (request,) = answer.run_requests or ()
     job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
@@ -47,8 +47,8 @@ def run_what_is_asked(
     return answer.cursor
 
 
-def test_the_sensor_is_there_where_a_model_asks_for_it_and_on(shop: ShopProject) -> None:
-    """And such a model has no schedule with times."""
+def test_the_sensor_exists_and_is_on_if_a_model_runs_on_change(shop: ShopProject) -> None:
+    """Such a model has no schedule with times."""
     definitions = definitions_of(shop.workspace)
     sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
     assert dg.DefaultSensorStatus.RUNNING is sensors["run_on_change"].default_status  # type: ignore[union-attr]
@@ -58,11 +58,11 @@ def test_the_sensor_is_there_where_a_model_asks_for_it_and_on(shop: ShopProject)
     assert "run_on_change" not in {sensor.name for sensor in definitions_of(shop.workspace).sensors or ()}
 
 
-def test_data_that_lands_is_at_the_api_after_one_run(
+def test_new_data_is_at_the_api_after_one_run(
     shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """What is made from it and its sync are in the same run: one Spark for all."""
-    assert [] == asked(ticks(shop, dagster_instance))  # the file isn't there yet
+    """The models and the sync are in the same run, so that Spark starts only once."""
+    assert [] == asked(ticks(shop, dagster_instance))  # the file doesn't exist yet
     write_contacts(shop.root, a1="ada@example.com")
     assert [[RAW, CRM, PUSH]] == asked(ticks(shop, dagster_instance))
     cursor = run_what_is_asked(shop, dagster_instance)
@@ -73,8 +73,10 @@ def test_data_that_lands_is_at_the_api_after_one_run(
     assert ["a1", "b2"] == list(api.contacts())
 
 
-def test_a_model_that_does_not_ask_is_left_to_others(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """Its own reader waits until it was made, and runs when that gave something new."""
+def test_a_model_without_the_schedule_on_change_is_not_requested(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
+    """The model that reads it waits until another run has computed it, and runs if that gave something new."""
     (shop.root / "models/raw/contacts.sql").write_text(SHOP_FILES["models/raw/contacts.sql"])
     write_contacts(shop.root, a1="ada@example.com")
     assert [] == asked(ticks(shop, dagster_instance))
@@ -83,8 +85,10 @@ def test_a_model_that_does_not_ask_is_left_to_others(shop: ShopProject, dagster_
     assert [[CRM, PUSH]] == asked(ticks(shop, dagster_instance))
 
 
-def test_a_run_that_fails_is_asked_for_ever_less_often(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """But at once when something else has changed."""
+def test_a_run_that_fails_is_requested_less_and_less_often(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
+    """It is requested at once when something else has changed."""
     write_contacts(shop.root, a1="ada@example.com")
     shop.tables.failing_models.add("raw.contacts")
     cursor = run_what_is_asked(shop, dagster_instance)
@@ -101,8 +105,8 @@ def why_not(answer: dg.SensorResult) -> str | None:
     return answer.skip_reason.skip_message
 
 
-def test_the_sensor_says_why_it_asks_for_nothing(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """Who waits for a change that is there isn't helped by hearing that there is none."""
+def test_the_sensor_says_why_it_requests_nothing(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """If something has changed, the user must not read that nothing has."""
     assert "nothing that they read has changed" == why_not(ticks(shop, dagster_instance))
     write_contacts(shop.root, a1="ada@example.com")
     shop.tables.failing_models.add("raw.contacts")
@@ -117,7 +121,7 @@ def test_the_sensor_says_why_it_asks_for_nothing(shop: ShopProject, dagster_inst
     assert "a run of raw.contacts, sync.crm is under way" == told
 
 
-def test_what_is_below_a_model_that_fails_is_not_asked_for_without_it(
+def test_a_model_below_a_failing_one_is_not_requested_without_it(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
     """It would find nothing new, again and again."""
@@ -129,7 +133,9 @@ def test_what_is_below_a_model_that_fails_is_not_asked_for_without_it(
     assert [] == asked(ticks(shop, dagster_instance, cursor=cursor))
 
 
-def test_a_run_that_is_on_its_way_is_enough(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+def test_nothing_is_requested_while_a_run_of_these_models_is_on_its_way(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
     write_contacts(shop.root, a1="ada@example.com")
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
     keys = frozenset({RAW, CRM, PUSH})

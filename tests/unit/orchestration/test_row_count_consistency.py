@@ -1,4 +1,4 @@
-"""The counts of a run as a person reads them: on every screen they add up, and all screens say the same."""
+"""The counts of a run: they add up on every screen, and all screens show the same counts."""
 
 import json
 import re
@@ -35,7 +35,7 @@ Counts = dict[str, int]
 
 
 def of_text(text: str) -> Counts:
-    """From `delivered 2 inserts, 1 update; 1 rejected; 1 failed; 1 not sent`."""
+    """Return the counts in `delivered 2 inserts, 1 update; 1 rejected; 1 failed; 1 not sent`."""
     line = next(line for line in text.splitlines() if SYNC_ID in line)
     delivered = re.search(r"delivered ([^;]*)", line)
     counts = {cell.value: 0 for cell in PLANNED_ROWS}
@@ -50,7 +50,7 @@ def of_grid(grid: dict[str, Counts]) -> Counts:
 
 
 def of_dagster(result: SyncResult) -> tuple[Counts, Counts]:
-    """From the table, and from the numbers that Dagster draws."""
+    """Return the counts in the table, and the numbers that Dagster draws."""
     metadata = sync_metadata(result, RecordLocations(None, "http://127.0.0.1"))
     table = {record.data["units"]: record.data for record in metadata["counts"].records}
     operations = ("insert", "update", "delete")
@@ -61,7 +61,7 @@ def of_dagster(result: SyncResult) -> tuple[Counts, Counts]:
 
 
 def of_page(run: PastRun, desk: KindSyncHarness) -> Counts:
-    """From the last column of the run's page."""
+    """Return the counts in the last column of the run's page."""
     grid = load_grid(run)
     return {
         cell.value: int(re.sub(r"<[^>]*>", "", str([*count_cells(run, cell, grid, sync=desk.sync)][-1])))
@@ -98,10 +98,10 @@ def assert_screens_agree(desk: KindSyncHarness, summary: RunSummary, capsys: pyt
 
 
 @pytest.mark.parametrize(("kind", "batch_size"), SINKS)
-def test_every_screen_tells_the_same_counts(
+def test_every_screen_shows_the_same_counts(
     tmp_path: Path, kind: str, batch_size: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One screen in rows and another in keys is what makes a person trust none of them."""
+    """If one screen counts rows and another counts keys, the user trusts neither."""
     chance = new_random("screens", kind, batch_size)
     desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
     desk.api.choose_status = lambda row: chance.choice(ANSWERS)

@@ -1,4 +1,4 @@
-"""Sensors ask for a push when there is work, and for none when there isn't."""
+"""The sensors: they request a push when there is work, and none when there isn't."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def push(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
 def hears(
     shop: ShopProject, dagster_instance: dg.DagsterInstance, *, cursor: str | None = None
 ) -> list[dg.RunRequest | dg.SkipReason]:
-    """A tick of the sensor of the one sync."""
+    """Return what the sensor of the sync answers to one tick."""
     workspace = shop.workspace
     (sync,) = workspace.syncs.values()
     with dg.build_sensor_context(instance=dagster_instance, cursor=cursor) as context:
@@ -41,7 +41,7 @@ def hears(
 def ticks(
     shop: ShopProject, dagster_instance: dg.DagsterInstance, *, cursor: str | None = None, now: float = 1000.0
 ) -> dg.SensorResult:
-    """A tick of the sensor for all that is due."""
+    """Return what the sensor for all due work answers to one tick."""
     sensor = due_sensor(dataclasses.replace(shop.workspace, clock=lambda: now))
     with dg.build_sensor_context(instance=dagster_instance, cursor=cursor) as context:
         answer = sensor(context)
@@ -54,24 +54,24 @@ def keys_of(answer: dg.SensorResult) -> list[str | None]:
 
 
 def test_sensors_are_on_when_dagster_starts(shop: ShopProject) -> None:
-    """A sync that waits for a switch that nobody knows of delivers nothing."""
+    """A sync that waits for a switch that the user doesn't know delivers nothing."""
     sensors = {sensor.name: sensor for sensor in definitions_of(shop.workspace).sensors or ()}
     assert {"push__sync__crm__sensor", "push_due"} == set(sensors)
     assert isinstance(sensors["push__sync__crm__sensor"], dg.AssetSensorDefinition)
     assert {dg.DefaultSensorStatus.RUNNING} == {sensor.default_status for sensor in sensors.values()}  # type: ignore[union-attr]
 
 
-def test_a_new_version_asks_for_a_push_of_just_this_sink(
+def test_a_new_version_requests_a_push_of_this_sync_only(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """And the run key names sync and version, so that two ticks are one run."""
+    """The run key names the sync and the version, so that two ticks start one run."""
     run_models(shop, dagster_instance)
     (request,) = hears(shop, dagster_instance)
     assert isinstance(request, dg.RunRequest)
     assert ("sync.crm:id-of-crm@0/-1", [PUSH]) == (request.run_key, request.asset_selection)
 
 
-def test_a_materialization_in_which_nothing_changed_starts_no_run(
+def test_a_materialization_that_changed_nothing_starts_no_run(
     shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
     """A model that runs each minute must not push each minute."""
@@ -84,11 +84,13 @@ def test_a_materialization_in_which_nothing_changed_starts_no_run(
     assert [] == keys_of(ticks(shop, dagster_instance))
 
 
-def test_a_version_whose_run_came_to_nothing_is_found(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """Whoever only listens has lost it: that run failed, or the daemon was down."""
+def test_a_version_whose_run_delivered_nothing_is_requested_again(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
+    """The run failed, or the daemon was down. A sensor that only waits for events would lose the version."""
     run_models(shop, dagster_instance)
     first = ticks(shop, dagster_instance)
-    assert [] == keys_of(first)  # the other sensor's turn
+    assert [] == keys_of(first)  # the other sensor requests it first
     assert [] == keys_of(ticks(shop, dagster_instance, cursor=first.cursor, now=1010))
     second = ticks(shop, dagster_instance, cursor=first.cursor, now=1060)
     assert ["sync.crm:id-of-crm@0/-1#1@1060"] == keys_of(second)
@@ -97,8 +99,10 @@ def test_a_version_whose_run_came_to_nothing_is_found(shop: ShopProject, dagster
     assert ["sync.crm:id-of-crm@0/-1#2@1120"] == keys_of(third)
 
 
-def test_a_run_that_will_push_anyway_is_enough(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """While everything is being materialized, the model is there before its push."""
+def test_nothing_is_requested_while_a_run_that_will_push_is_on_its_way(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
+    """While all assets are materialized, the model is ready before its push."""
     run_models(shop, dagster_instance)
     definitions = definitions_of(shop.workspace)
     job = definitions.resolve_implicit_global_asset_job_def()
@@ -116,7 +120,7 @@ def test_a_run_that_will_push_anyway_is_enough(shop: ShopProject, dagster_instan
 
 @dg.op
 def listen() -> None:
-    """Something of the user's that never ends."""
+    """Run something of the user's that never ends."""
 
 
 @dg.job
@@ -125,27 +129,27 @@ def users_job() -> None:
 
 
 @pytest.mark.parametrize("job", [maintain_job, fact_tables_job, users_job])
-def test_a_job_without_assets_keeps_no_sync_waiting(
+def test_a_sync_does_not_wait_for_a_job_without_assets(
     shop: ShopProject, dagster_instance: dg.DagsterInstance, job: dg.JobDefinition
 ) -> None:
-    """It may take hours, and pushes nothing."""
+    """Such a job may take hours, and it pushes nothing."""
     run_models(shop, dagster_instance)
     dagster_instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     assert [dg.RunRequest] == [type(answer) for answer in hears(shop, dagster_instance)]
 
 
-def test_a_run_of_all_assets_is_waited_for(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """It selects none, for it runs its whole job."""
+def test_a_sync_waits_for_a_run_of_all_assets(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """Such a run selects no assets, because it runs its whole job."""
     run_models(shop, dagster_instance)
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
     dagster_instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     assert [dg.SkipReason] == [type(answer) for answer in hears(shop, dagster_instance)]
 
 
-def test_rows_that_fall_due_wake_the_sync(
+def test_rows_that_become_due_start_a_run(
     shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """Nothing changed in the table: the queue alone knows."""
+    """Nothing has changed in the table; only the queue knows it."""
     api.fail(status=400, times=1, path="/crm/*")
     run_models(shop, dagster_instance)
     push(shop, dagster_instance)
@@ -159,10 +163,10 @@ def test_rows_that_fall_due_wake_the_sync(
     assert [PUSH] == request.asset_selection
 
 
-def test_rows_of_a_clock_that_was_ahead_wake_the_sync_once(
+def test_rows_that_are_due_because_the_clock_was_ahead_start_one_run(
     shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """They are due at each tick, but a run that comes to nothing isn't asked for again at each."""
+    """They are due at each tick, but a run that delivered nothing isn't requested again at each tick."""
     api.fail(status=400, times=1, path="/crm/*")
     run_models(shop, dagster_instance)
     push(shop, dagster_instance)
@@ -191,10 +195,10 @@ def poll(job_ref):
 """
 
 
-def test_a_job_that_is_to_be_asked_about_wakes_the_sync(
+def test_a_job_that_is_due_for_a_poll_starts_a_run(
     shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """The run that handed it over has ended, and nobody else looks after it."""
+    """The run that started the job has ended, and no other process polls it."""
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
     run_models(shop, dagster_instance)
     push(shop, dagster_instance)
@@ -208,10 +212,10 @@ def test_a_job_that_is_to_be_asked_about_wakes_the_sync(
     assert [PUSH] == request.asset_selection
 
 
-def test_a_paused_sync_is_left_alone_until_it_goes_on(
+def test_a_paused_sync_is_not_requested_until_it_is_resumed(
     shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """Its rows are taken in once; then a run would do nothing."""
+    """One run puts its rows into the queue. Further runs would do nothing."""
     (sync,) = shop.workspace.syncs.values()
     pause_sync(sync)
     run_models(shop, dagster_instance)
@@ -223,7 +227,7 @@ def test_a_paused_sync_is_left_alone_until_it_goes_on(
 
 
 def test_a_sensor_reads_no_feed_and_computes_nothing(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """It ticks all day."""
+    """Sensors tick all day."""
     run_models(shop, dagster_instance)
     computed = len(shop.tables.computed_models)
     write_contacts(shop.root, a1="new@example.com")

@@ -1,4 +1,4 @@
-"""What is read and made by nobody here stands in the graph too."""
+"""The inputs that no model makes: files and source tables are in the graph too."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_an_asset_without_code_above_its_model(root: Path) -> None:
-    """So that the graph begins where the rows come from."""
+    """The graph begins where the rows come from."""
     graph = build_definitions(root).resolve_asset_graph()
     key = dg.AssetKey(["csv", "data", "contacts.csv"])
     node = graph.get(key)
@@ -31,13 +31,13 @@ def test_a_file_is_an_asset_without_code_above_its_model(root: Path) -> None:
     assert "Files that models read: data/contacts.csv" == node.description
 
 
-def test_odd_names_stand_in_the_graph(root: Path) -> None:
-    """A pattern read in two ways is one asset; Dagster takes few letters."""
+def test_inputs_with_unusual_names_are_in_the_graph(root: Path) -> None:
+    """A pattern that is read in two ways is one asset. Dagster allows few characters in names."""
     graph = build_definitions(root).resolve_asset_graph()
     assert 2 == len(graph.get(dg.AssetKey(["mart", "deals"])).parent_keys)
 
 
-def test_two_things_are_two_assets() -> None:
+def test_different_inputs_are_different_assets() -> None:
     keys = {
         *(file_key(FileInput(format="csv", path=path)) for path in ("a/*.csv", "a/?.csv", "a/_.csv", "s3a://a")),
         source_key(SourceInput(source="crm", table="My Deals", location="x")),

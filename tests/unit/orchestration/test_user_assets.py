@@ -22,7 +22,7 @@ Button = Callable[[dg.Definitions], dg.ExecuteInProcessResult]
 
 @pytest.fixture
 def materialize_all(dagster_instance: dg.DagsterInstance) -> Button:
-    """The Materialize button on all assets."""
+    """Return the Materialize button for all assets."""
 
     def press(definitions: dg.Definitions) -> dg.ExecuteInProcessResult:
         job = definitions.resolve_implicit_global_asset_job_def()
@@ -33,14 +33,14 @@ def materialize_all(dagster_instance: dg.DagsterInstance) -> Button:
 
 @pytest.fixture
 def shop(shop: ShopProject) -> ShopProject:
-    """Its contacts come from a table that something else makes."""
+    """Return a shop whose contacts come from a table that another program makes."""
     for name, text in FILES.items():
         (shop.root / name).write_text(text)
     return shop
 
 
 def own_assets(shop: ShopProject, done: list[str], **contacts: str) -> dg.Definitions:
-    """What a user adds: an asset that makes the source, and one that reads what came of it."""
+    """Return a user's assets: one makes the source, the other reads the result of the models."""
 
     @dg.asset(key=EXPORT)
     def export() -> None:
@@ -58,15 +58,15 @@ def own_assets(shop: ShopProject, done: list[str], **contacts: str) -> dg.Defini
 
 
 def test_a_source_is_an_asset_without_code(shop: ShopProject) -> None:
-    """Its table was there before us: who looks at the graph wants to see where rows come from."""
+    """The table existed before the project. A user who looks at the graph wants to see where the rows come from."""
     graph = build_definitions(shop.root).resolve_asset_graph()
     node = graph.get(EXPORT)
     assert (True, "app", {dg.AssetKey(["raw", "contacts"])}) == (node.is_external, node.group_name, node.child_keys)
     assert "data/app/export" == node.metadata["dagster/uri"]
 
 
-def test_own_assets_run_before_and_after_models(shop: ShopProject, materialize_all: Button, api: DemoApi) -> None:
-    """In one run: the model sees what was made a moment ago, and the report what the model made."""
+def test_user_assets_run_before_and_after_models(shop: ShopProject, materialize_all: Button, api: DemoApi) -> None:
+    """It is one run: the model reads the table that was just made, and the report reads the model's table."""
     done: list[str] = []
     ours = definitions_of(shop.workspace, opened=shop.open_engine, with_sources=False)
     result = materialize_all(dg.Definitions.merge(ours, own_assets(shop, done, a1="a@x.org", b2="b@x.org")))
@@ -75,8 +75,8 @@ def test_own_assets_run_before_and_after_models(shop: ShopProject, materialize_a
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_own_assets_below_a_failed_model_do_not_run(shop: ShopProject, materialize_all: Button, api: DemoApi) -> None:
-    """They would report what was there before."""
+def test_user_assets_below_a_failed_model_do_not_run(shop: ShopProject, materialize_all: Button, api: DemoApi) -> None:
+    """They would report the old rows."""
     done: list[str] = []
     shop.tables.failing_models.add("raw.contacts")
     ours = definitions_of(shop.workspace, opened=shop.open_engine, with_sources=False)
@@ -84,8 +84,8 @@ def test_own_assets_below_a_failed_model_do_not_run(shop: ShopProject, materiali
     assert ["export"] == done
 
 
-def test_an_executor_of_ones_own_goes_together_with_ours_left_out(root: Path) -> None:
-    """Dagster refuses two, even if they are the same."""
+def test_a_users_executor_works_if_the_projects_executor_is_left_out(root: Path) -> None:
+    """Dagster refuses two executors, even if they are the same."""
 
     @dg.asset
     def mine() -> None: ...
@@ -95,8 +95,8 @@ def test_an_executor_of_ones_own_goes_together_with_ours_left_out(root: Path) ->
     assert {dg.AssetKey("mine"), CRM} <= set(merged.resolve_all_asset_keys())
 
 
-def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
-    """With the names that it has, in a project that has them too."""
+def test_the_example_in_the_docs_runs(tmp_path: Path) -> None:
+    """It runs with the names of the docs, in a project that has these names too."""
     page = (Path(__file__).parents[3] / "docs" / "run.md").read_text(encoding="utf-8")
     (example,) = [text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "merge(" in text]
     files = {
@@ -119,7 +119,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_source_with_the_name_of_a_models_folder_is_refused(root: Path) -> None:
-    """Two assets of one key would be Dagster's complaint, and hard to read."""
+    """Otherwise Dagster would report two assets with one key, and that message is hard to read."""
     (root / "pyproject.toml").write_text('[tool.ondatra.sources]\nsync = "data/sync"\n')
     with pytest.raises(ProjectError, match="'sync' is also models/sync"):
         build_definitions(root)

@@ -31,7 +31,7 @@ COLUMNS = (Column("id", "bigint"), Column("name", "string"))
 
 @dataclasses.dataclass
 class ContactsTable:
-    """A merge table with its feed; it stands for the warehouse."""
+    """A merge table with its feed; it replaces the warehouse."""
 
     rows: dict[int, tuple[int, str]] = dataclasses.field(default_factory=dict)  # id → (rowid, name)
     feed: list[RowChange] = dataclasses.field(default_factory=list)
@@ -39,10 +39,10 @@ class ContactsTable:
     version: int = 0
     table_id: str = "table"
     next_rowid: int = 1
-    read_error: BaseException | None = None  # who reads its changes
+    read_error: BaseException | None = None  # raised when its changes are read
 
     def write(self, **names: str) -> None:
-        """One version: a1="Ada" gives contact 1 that name."""
+        """Write one version: a1="Ada" gives contact 1 that name."""
         self.version += 1
         for word, name in names.items():
             number = int(word[1:])
@@ -92,13 +92,13 @@ ChooseOutcome = Callable[[dict[str, object]], RowOutcome]
 
 @dataclasses.dataclass
 class InMemoryContactApi:
-    """Answers as it is told, and keeps what it got."""
+    """An API that answers as the test chooses, and keeps what it received."""
 
     choose_outcome: ChooseOutcome = lambda row: RowOutcome.parse_status("ok")
     received_rows: list[tuple[str, object, object]] = dataclasses.field(default_factory=list)  # change type, id, name
     is_api_down: bool = False
     push_error: BaseException | None = None
-    finalize_counts: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # what finalize() was told
+    finalize_counts: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # the arguments of finalize()
     finalize_fails: bool = False
 
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
@@ -119,14 +119,14 @@ class InMemoryContactApi:
             raise PushContractError("lib/crm.star:9: no")
 
     def pop_received(self) -> list[tuple[str, object, object]]:
-        """What came since the last time."""
+        """Return what was received since the last call."""
         got, self.received_rows = self.received_rows, []
         return got
 
 
 @dataclasses.dataclass
 class ContactSyncHarness:
-    """All that one test needs of one sync."""
+    """A sync with all that one test needs."""
 
     state: Path
     contacts: ContactsTable = dataclasses.field(default_factory=ContactsTable)
@@ -135,7 +135,7 @@ class ContactSyncHarness:
     base_url: str = "https://api.example.com"
     batch_size: int = 100
     functions: frozenset[str] = frozenset({"push", "finalize"})
-    tracking_location: str | None = None  # where they are kept; in a folder of the project unless somebody says
+    tracking_location: str | None = None  # where records are kept; None is a folder of the project
 
     @property
     def sync(self) -> Sync:
@@ -193,7 +193,7 @@ class ContactSyncHarness:
         return run_sync(self.sync, self.build_ports(), RunOptions(trigger="test"))
 
     def record_statuses(self) -> list[tuple[str, str, str]]:
-        """Every published record: identifier, change type, status."""
+        """Return every published record: identifier, change type, status."""
         records = self.tracking.read_delivered_since("sync.contacts", None)
         return sorted((record.identifier, record.change_type, record.status) for record in records)
 
@@ -205,5 +205,5 @@ def harness(tmp_path: Path) -> ContactSyncHarness:
 
 @pytest.fixture
 def harness_at_each_location(tmp_path: Path, tracking_location: TrackingLocation) -> ContactSyncHarness:
-    """Each place where records can be kept has a turn."""
+    """Return a sync for each location where records can be kept."""
     return ContactSyncHarness(state=tmp_path, tracking_location=tracking_location.address)

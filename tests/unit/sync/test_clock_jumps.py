@@ -1,4 +1,4 @@
-"""A clock that was ahead when times were noted, and is right again: nothing waits for it, nothing goes."""
+"""A clock that was ahead when times were stored, and is right again: no row waits because of it, and none is lost."""
 
 import logging
 
@@ -20,7 +20,7 @@ SENTENCE = "its queue has times up to "
 
 
 def one_ends_in_a_jump(harness, jump: float, word: str = "error: 500") -> None:
-    """The API answers so for a row while the clock is ahead; then the clock is right again."""
+    """Deliver a row to an API that answers `word` while the clock is ahead; then set the clock right."""
     harness.contacts.write(a1="Ada")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status(word)
     harness.now += jump
@@ -30,7 +30,7 @@ def one_ends_in_a_jump(harness, jump: float, word: str = "error: 500") -> None:
 
 
 @pytest.mark.parametrize(("jump", "days"), [(DAY, 0), (DAY, 30), *((3650 * DAY, days) for days in (0, 1, 30, 365))])
-def test_what_waited_is_due_when_the_clock_is_right_again(harness, jump: int, days: int) -> None:
+def test_a_row_that_waited_is_due_when_the_clock_is_right_again(harness, jump: int, days: int) -> None:
     one_ends_in_a_jump(harness, jump)
     harness.now += days * DAY
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok")
@@ -40,8 +40,8 @@ def test_what_waited_is_due_when_the_clock_is_right_again(harness, jump: int, da
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_who_looks_sees_that_it_is_due_before_any_run(harness, jump: float) -> None:
-    """Sensors ask for a run when something is due."""
+def test_the_queue_status_shows_the_row_as_due_before_any_run(harness, jump: float) -> None:
+    """Sensors request a run when something is due."""
     one_ends_in_a_jump(harness, jump)
     with harness.sync.open_queue() as queue:
         state = read_status(queue.store, now=harness.now)
@@ -55,8 +55,8 @@ def test_who_looks_sees_that_it_is_due_before_any_run(harness, jump: float) -> N
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_rows_get_too_old_from_the_right_clock_on(harness, jump: float) -> None:
-    """@max_lag is 24 hours; else nobody would ever hear of them."""
+def test_the_age_of_rows_counts_from_the_right_clock_on(harness, jump: float) -> None:
+    """@max_lag is 24 hours. Otherwise no check would ever report the rows."""
     one_ends_in_a_jump(harness, jump)
     harness.api.is_api_down = True
     assert 0 == harness.run().queue.oldest_since - harness.now
@@ -69,8 +69,8 @@ def test_rows_get_too_old_from_the_right_clock_on(harness, jump: float) -> None:
     assert "a row has waited for 25.0 hours, longer than @max_lag" == verdict.description
 
 
-def test_a_wait_that_was_asked_for_stays(harness) -> None:
-    """Four minutes are what clocks of two machines may differ by."""
+def test_a_row_still_waits_when_the_clock_is_set_back_four_minutes(harness) -> None:
+    """The clocks of two machines may differ by that much."""
     harness.contacts.write(a1="Ada")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("error: 500")
     due_at = harness.run().queue.next_due_at
@@ -80,15 +80,15 @@ def test_a_wait_that_was_asked_for_stays(harness) -> None:
     assert ([], due_at) == (harness.api.pop_received(), summary.queue.next_due_at)
 
 
-def test_a_clock_that_was_behind_makes_nothing_wait_longer(harness) -> None:
-    """It was set back ten years while a row failed."""
+def test_a_clock_that_was_behind_makes_no_row_wait_longer(harness) -> None:
+    """The clock was ten years behind when a row failed."""
     one_ends_in_a_jump(harness, -3650 * DAY)
     harness.run()
     assert [("insert", 1, "Ada")] == harness.api.pop_received()
 
 
-def test_it_is_said_once(harness, caplog: pytest.LogCaptureFixture) -> None:
-    """In one sentence for all rows, by the run that corrects it."""
+def test_a_clock_that_was_ahead_is_reported_once(harness, caplog: pytest.LogCaptureFixture) -> None:
+    """The run that corrects the times reports it in one sentence for all rows."""
     harness.contacts.write(**{f"a{number}": "Ben" for number in range(2, 20)})
     harness.run()
     harness.api.pop_received()
@@ -101,15 +101,15 @@ def test_it_is_said_once(harness, caplog: pytest.LogCaptureFixture) -> None:
     assert told.endswith("All waiting rows count as due now. If the clock is wrong, correct it")
 
 
-def test_dead_letters_have_an_age_again(harness) -> None:
+def test_dead_letters_have_the_right_age_again(harness) -> None:
     one_ends_in_a_jump(harness, 3650 * DAY, "reject: no")
     harness.run()
     (letter,) = list_dead_letters(harness.sync)
     assert harness.now == letter.died_at.timestamp()
 
 
-def test_a_lost_queue_brings_no_wait_of_a_wrong_clock_back(harness) -> None:
-    """The frontier has the moment at which each wait was set."""
+def test_a_lost_queue_does_not_bring_back_the_waits_of_a_wrong_clock(harness) -> None:
+    """The queue snapshot has the time at which each wait was set."""
     one_ends_in_a_jump(harness, 3650 * DAY)
     harness.sync.queue_file.unlink()
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok")
@@ -117,14 +117,14 @@ def test_a_lost_queue_brings_no_wait_of_a_wrong_clock_back(harness) -> None:
     assert [("insert", 1, "Ada")] == harness.api.pop_received()
 
 
-def test_a_dry_run_tells_what_the_next_run_does(harness) -> None:
+def test_a_dry_run_shows_what_the_next_run_does(harness) -> None:
     one_ends_in_a_jump(harness, 3650 * DAY)
     forecast = dry_run_sync(harness.sync, harness.build_ports(), RunOptions(trigger="test"))
     assert 1 == forecast.expected_changes.change_counts.creates
 
 
-def test_the_history_goes_on_behind_a_run_of_the_wrong_clock(harness) -> None:
-    """Checks and alerts judge the newest run, and its time is when it last went well."""
+def test_the_newest_run_is_found_after_a_run_with_a_wrong_clock(harness) -> None:
+    """Checks and alerts judge the newest run, and its time is the time of the last success."""
     harness.contacts.write(a1="Ada")
     harness.now += 3650 * DAY
     wrong = harness.run().run_id
@@ -139,7 +139,7 @@ def test_the_history_goes_on_behind_a_run_of_the_wrong_clock(harness) -> None:
 
 
 @pytest.mark.parametrize(("last_success", "hours"), [(10 * DAY, 30.0), (DAY, 6.0), (None, 30.0)])
-def test_a_success_of_a_wrong_clock_hides_no_silence(last_success: float | None, hours: float) -> None:
+def test_a_success_with_a_wrong_clock_does_not_hide_a_missing_success(last_success: float | None, hours: float) -> None:
     now = DAY + 6 * HOUR
     reading = evaluate_no_success(
         "sync.crm", waiting_since=0, last_success=last_success, now=now, settings=AlertSettings()

@@ -1,4 +1,4 @@
-"""Another run of the same sync that comes to its end between two looks of this one."""
+"""A second run of the same sync that ends between two steps of this run."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,10 +26,10 @@ def an_intake(harness: KindSyncHarness, ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [a_run, a_resync, an_intake])
-def test_a_table_that_another_run_has_seen_meanwhile_was_not_put_back(
+def test_a_table_that_another_run_has_read_meanwhile_was_not_restored(
     tmp_path: Path, goes_on: Callable[[KindSyncHarness, Ports], None]
 ) -> None:
-    """It had moved on after one's look at the table, and before one's queue was one's own."""
+    """The other run delivered a newer version after this run read the table, and before it locked the queue."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     ports, others = desk.build_ports(), [[2]]

@@ -1,4 +1,4 @@
-"""Single damaged bytes in each file of ours: a sentence that names the file, or all is read as before."""
+"""The damage of single bytes in each of our files: an error names the file, or all data is read as before."""
 
 import sqlite3
 from pathlib import Path
@@ -18,7 +18,7 @@ OTHER = " is damaged"
 
 @pytest.mark.parametrize("kind", FILE_WRITERS)
 def test_no_changed_byte_is_read_as_other_data(kind: str, tmp_path: Path) -> None:
-    """Some hundred damages of each kind of file, of a fixed seed."""
+    """Each kind of file is damaged 300 times, with a fixed seed."""
     verdicts = corrupt_and_read(FILE_WRITERS[kind](tmp_path), count=300, seed=17)
 
     assert ([], []) == (verdicts[ReadResult.OTHER_DATA], verdicts[ReadResult.EXCEPTION])
@@ -39,8 +39,8 @@ def test_no_changed_byte_is_read_as_other_data(kind: str, tmp_path: Path) -> Non
         ("update layout set columns = replace(columns, 'name', 'mail')", "its table layout" + OTHER),
     ],
 )
-def test_what_a_queue_will_send_or_write_is_as_it_was_written(change: str, what: str, tmp_path: Path) -> None:
-    """Each column in which a change would be sent, published or gone on from."""
+def test_a_queue_detects_changes_in_what_it_will_send_or_write(change: str, what: str, tmp_path: Path) -> None:
+    """In each of these columns, a change would be sent or published, or a run would continue from it."""
     queue = FILE_WRITERS["queue"](tmp_path)
     with sqlite3.connect(queue.path) as connection:
         assert connection.execute(change).rowcount > 0
@@ -50,7 +50,7 @@ def test_what_a_queue_will_send_or_write_is_as_it_was_written(change: str, what:
 
 
 def test_a_damaged_unit_stays_damaged_when_it_changes(tmp_path: Path) -> None:
-    """What comes later doesn't make other data of it."""
+    """A later change must not turn the damage into other data."""
     queue = FILE_WRITERS["queue"](tmp_path)
     with sqlite3.connect(queue.path) as connection:
         connection.execute("update unit set acknowledged = '7 1 [7]' where key = 'c-50'")
@@ -61,7 +61,7 @@ def test_a_damaged_unit_stays_damaged_when_it_changes(tmp_path: Path) -> None:
 
 
 def test_an_event_that_changed_in_the_file_is_not_written(tmp_path: Path) -> None:
-    """Nor one of another model, time or number."""
+    """The same holds if its time or its number of events has changed."""
     for change in ("body = cast('{}' as blob)", "received_at = 1", "events = 2"):
         file = FILE_WRITERS["events"](tmp_path / change[:4])
         with sqlite3.connect(file.path) as connection:
@@ -72,7 +72,7 @@ def test_an_event_that_changed_in_the_file_is_not_written(tmp_path: Path) -> Non
 
 
 def test_a_sync_delivers_without_its_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that nothing is sent by stops no delivery."""
+    """Nothing is sent because of the history, so its damage stops no delivery."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     history = desk.state / "history.sqlite"
@@ -85,8 +85,8 @@ def test_a_sync_delivers_without_its_history(tmp_path: Path, caplog: pytest.LogC
     assert any("history.sqlite is damaged" in message for message in caplog.messages)
 
 
-def test_a_sync_of_which_nothing_is_left_needs_the_history(tmp_path: Path) -> None:
-    """Only it can tell a sync that is new from one whose queue, frontier and records are gone."""
+def test_a_sync_without_any_other_file_needs_the_history(tmp_path: Path) -> None:
+    """Only the history can distinguish a new sync from one whose queue, snapshot and records are gone."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1])
     history = desk.state / "history.sqlite"

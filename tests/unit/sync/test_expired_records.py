@@ -1,4 +1,4 @@
-"""Records past their retention: which go, and what a sync still knows when they have gone."""
+"""Records past their retention: which ones are removed, and what a sync still knows afterwards."""
 
 import shutil
 import time
@@ -26,7 +26,7 @@ SYNC = "sync.contacts"
 
 @pytest.fixture
 def harness(harness_at_each_location):
-    """A bucket has to do what a folder does."""
+    """Return a sync at each location: a bucket must do what a folder does."""
     return harness_at_each_location
 
 
@@ -42,7 +42,7 @@ def prune(harness, *, days: int | None = 14, is_logged: bool = True, syncs=None)
 
 
 def a_life(harness) -> None:
-    """Five runs, ten days after each other."""
+    """Run the sync five times, with ten days between the runs."""
     for name in ("Ada", "Ann", "Amy", "Ava", "Abe"):
         harness.contacts.write(a1=name, **({"a2": "Ben"} if name == "Ada" else {}))
         harness.run()
@@ -50,8 +50,8 @@ def a_life(harness) -> None:
     harness.api.pop_received()
 
 
-def test_runs_past_their_retention_go_with_their_frontiers(harness, tracking_location):
-    """Fourteen days are what the built-in store is for."""
+def test_runs_past_their_retention_are_removed_with_their_snapshots(harness, tracking_location):
+    """The built-in store keeps records for fourteen days."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     folders = [f"sync_tracking_datasets/1/{SYNC}/{run_id}" for run_id in runs[:4]]
@@ -67,8 +67,8 @@ def test_runs_past_their_retention_go_with_their_frontiers(harness, tracking_loc
     assert 0 == prune(harness).counts["runs"]
 
 
-def test_nothing_goes_that_is_young_or_where_no_retention_is_set(harness):
-    """An own bucket is its owner's."""
+def test_young_runs_stay_and_without_a_retention_all_runs_stay(harness):
+    """The user's own bucket is managed by the user."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     assert "for ever" in prune(harness, days=None).message
@@ -77,15 +77,15 @@ def test_nothing_goes_that_is_young_or_where_no_retention_is_set(harness):
     assert runs[2:] == harness.tracking.list_runs(SYNC)
 
 
-def test_what_is_not_in_the_sync_log_stays(harness):
-    """Else nobody would ever know what was sent."""
+def test_records_that_are_not_in_the_sync_log_stay(harness):
+    """Otherwise there would be no way to know what was sent."""
     a_life(harness)
     assert 0 == prune(harness, is_logged=False).counts["runs"]
     assert 4 == prune(harness).counts["runs"]
 
 
-def test_what_killed_processes_left_half_written_goes(harness, tracking_location):
-    """In runs that go, it kept their folders there; in those that stay, it would stay for ever."""
+def test_files_that_killed_processes_left_half_written_are_removed(harness, tracking_location):
+    """They would keep the folders of removed runs, and stay forever in the folders of other runs."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     folders = [f"sync_tracking_datasets/1/{SYNC}/{run_id}" for run_id in (runs[0], runs[4])]
@@ -94,14 +94,14 @@ def test_what_killed_processes_left_half_written_goes(harness, tracking_location
     done = prune(harness)
     assert runs[4:] == harness.tracking.list_runs(SYNC)
     if tracking_location.address.startswith("s3:"):
-        return  # where files are sent whole there are no parts, and nobody looks for them
+        return  # where files are sent whole there are no parts, and pruning doesn't look for them
     assert [] == [name for name in tracking_location.list_files() if name.endswith(".part")]
     assert (4, 2) == (done.counts["runs"], done.counts["parts"])
     assert "; removed 2 files that killed processes left incomplete, " in done.message
 
 
-def test_where_records_are_kept_for_ever_parts_are_not(harness, tracking_location):
-    """They are no records, and no reader sees them."""
+def test_half_written_files_are_removed_even_if_records_are_kept_forever(harness, tracking_location):
+    """They aren't records, and no reader sees them."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     tracking_location.write_file(f"queue_snapshots/1/{SYNC}/{make_temporary_name('x')}", b"PAR1")
@@ -110,8 +110,8 @@ def test_where_records_are_kept_for_ever_parts_are_not(harness, tracking_locatio
     assert runs == harness.tracking.list_runs(SYNC)
 
 
-def test_what_can_t_be_removed_is_told_in_a_sentence(harness, tracking_location):
-    """A folder of somebody else's among the records mustn't end `ondatra maintain` with a trace."""
+def test_a_folder_that_cannot_be_removed_is_reported_in_a_sentence(harness, tracking_location):
+    """A user's folder among the records must not end `ondatra maintain` with a traceback."""
     a_life(harness)
     if not tracking_location.address.startswith("/"):
         return  # elsewhere a folder is a part of a name
@@ -119,20 +119,20 @@ def test_what_can_t_be_removed_is_told_in_a_sentence(harness, tracking_location)
     Path(oldest, "mine", "too").mkdir(parents=True)
     with pytest.raises(StateError, match=r"mine can't be removed \(Directory not empty\); see who may write"):
         prune(harness)
-    # what is left still says whose it is: of nobody's run another project takes records into its log
+    # the rest still names its project: another project takes records of a run without metadata into its log
     assert harness.tracking.read_metadata(SYNC, harness.tracking.list_runs(SYNC)[0]) is not None
 
 
-def test_a_part_of_a_living_writer_stays(harness, tracking_location):
-    """A large file may take its time."""
+def test_a_half_written_file_of_a_running_process_stays(harness, tracking_location):
+    """It may take long to write a large file."""
     a_life(harness)
     tracking_location.write_file(f"queue_snapshots/1/{SYNC}/{make_temporary_name('x')}", b"PAR1")
     harness.now = time.time() + DAY - 60
     assert 0 == prune(harness).counts["parts"]
 
 
-def test_the_newest_run_stays_however_old(harness):
-    """A lost queue goes on from it."""
+def test_the_newest_run_stays_however_old_it_is(harness):
+    """A lost queue is rebuilt from it."""
     harness.contacts.write(a1="Ada")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("reject: no")
     harness.run()
@@ -146,8 +146,8 @@ def test_the_newest_run_stays_however_old(harness):
     assert [("insert", 1, "Ann")] == harness.api.pop_received()
 
 
-def test_a_lost_queue_goes_on_after_the_records_before_its_frontier_have_gone(harness):
-    """They aren't asked for."""
+def test_a_lost_queue_does_not_need_the_records_before_its_snapshot(harness):
+    """They were removed, and they aren't read."""
     a_life(harness)
     prune(harness)
     shutil.rmtree(harness.state / "queue")
@@ -157,7 +157,7 @@ def test_a_lost_queue_goes_on_after_the_records_before_its_frontier_have_gone(ha
 
 
 def test_a_resync_still_knows_what_was_sent(harness):
-    """Else all that is older than the retention would go out as new, and be in the API twice."""
+    """Otherwise all rows older than the retention would be sent as new, and be in the API twice."""
     a_life(harness)
     prune(harness)
     harness.contacts.table_id = "another"
@@ -169,8 +169,8 @@ def test_a_resync_still_knows_what_was_sent(harness):
     }
 
 
-def test_a_resync_still_deletes_what_was_sent_long_ago(harness):
-    """With the values that were sent."""
+def test_a_resync_still_deletes_rows_that_were_sent_long_ago(harness):
+    """The deletes have the values that were sent."""
     a_life(harness)
     prune(harness)
     harness.contacts.table_id = "another"
@@ -182,8 +182,8 @@ def test_a_resync_still_deletes_what_was_sent_long_ago(harness):
     assert ("delete", 2, "Ben") in harness.api.pop_received()
 
 
-def test_what_is_kept_in_short_grows_with_the_keys_and_not_with_the_runs(harness):
-    """A key's newest row is enough, and one that was deleted needs nothing."""
+def test_the_delivered_keys_grow_with_the_keys_and_not_with_the_runs(harness):
+    """The newest row of a key is enough, and a deleted key needs nothing."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     store_delivered_keys(harness.sync, harness.tracking, through=runs[3])
@@ -192,8 +192,8 @@ def test_what_is_kept_in_short_grows_with_the_keys_and_not_with_the_runs(harness
     assert [("1", "Ava"), ("2", "Ben")] == sorted(names)
 
 
-def test_a_kill_between_the_two_leaves_nothing_twice(harness):
-    """First what is kept in short is written, then the runs go; the next time goes on from there."""
+def test_a_kill_between_the_two_steps_leaves_no_record_twice(harness):
+    """The delivered keys are written first, then the runs are removed. The next pruning continues from there."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     store_delivered_keys(harness.sync, harness.tracking, through=runs[2])
@@ -206,15 +206,15 @@ def test_a_kill_between_the_two_leaves_nothing_twice(harness):
     assert [runs[4]] == list(harness.tracking.list_runs(SYNC))
 
 
-def test_of_a_sync_whose_frontier_was_forgotten_all_records_stay(harness):
-    """They are all that the resync, which it has to ask for now, can go by."""
+def test_all_records_of_a_forgotten_sync_stay(harness):
+    """The sync requires a resync now, and the records are all that the resync can use."""
     a_life(harness)
     forget_sync(harness.sync, harness.tracking)
     assert 0 == prune(harness).counts["runs"]
 
 
-def test_a_sync_at_work_is_left_for_the_next_time(harness):
-    """It may be reading them."""
+def test_a_running_sync_is_skipped_until_the_next_time(harness):
+    """The run may be reading the records."""
     a_life(harness)
     with harness.sync.open_queue():
         done = prune(harness)
@@ -222,13 +222,13 @@ def test_a_sync_at_work_is_left_for_the_next_time(harness):
 
 
 def test_a_sync_that_the_project_no_longer_has_is_pruned_too(harness):
-    """Its records are in the log."""
+    """Its records are in the sync log."""
     a_life(harness)
     assert 4 == prune(harness, syncs={}).counts["runs"]
 
 
-def test_the_runs_of_another_project_in_the_same_place_stay(harness):
-    """Its own maintain looks after them."""
+def test_runs_of_another_project_in_the_same_place_stay(harness):
+    """The other project's `ondatra maintain` removes them."""
     a_life(harness)
     theirs = RecordStore(harness.tracking_location, workspace="theirs")
     log = SyncLogAppender(read_settings(harness.state, {}), theirs)
@@ -237,8 +237,8 @@ def test_the_runs_of_another_project_in_the_same_place_stay(harness):
 
 
 @pytest.mark.parametrize("batch_size", [100, 1])
-def test_pruning_each_day_changes_nothing_of_what_is_known(harness, batch_size):
-    """The short form is made of the short form before it."""
+def test_repeated_pruning_loses_no_newest_value_of_a_key(harness, batch_size):
+    """The new file of delivered keys is made from the file before it."""
     harness.batch_size = batch_size
     for number in range(8):
         harness.contacts.write(**{f"a{number}": f"new {number}", "a1": f"Ada {number}"})
@@ -252,8 +252,8 @@ def test_pruning_each_day_changes_nothing_of_what_is_known(harness, batch_size):
     assert 1 == len(harness.tracking.list_runs(SYNC))
 
 
-def test_records_of_a_clock_that_was_ahead_go_in_their_time(harness):
-    """Ids of later runs go on from there; when they began says their metadata."""
+def test_records_of_a_clock_that_was_ahead_are_removed_in_time(harness):
+    """The ids of later runs continue from the wrong time. Their metadata says when they began."""
     harness.contacts.write(a1="Ada")
     harness.now += 3650 * DAY
     harness.run()
@@ -269,7 +269,7 @@ def test_records_of_a_clock_that_was_ahead_go_in_their_time(harness):
 
 
 def test_a_clock_that_is_behind_makes_no_record_older(harness):
-    """Those of the right clock are ahead of it then."""
+    """Records of the right clock are in the future then."""
     a_life(harness)
     harness.now -= 3650 * DAY
     assert 0 == prune(harness).counts["runs"]

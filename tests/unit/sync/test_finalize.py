@@ -1,4 +1,4 @@
-"""finalize() is told once, at the end of all, how much came through; until then it is owed."""
+"""The call of finalize(): it is made once, at the end of all rows, with their counts. Until then it is pending."""
 
 import shutil
 
@@ -16,15 +16,15 @@ HOUR = 3600
 
 
 class FinalizeCrash(BaseException):
-    """The process ends here."""
+    """A crash: the process ends here."""
 
 
 def undelivered(harness, summary):
     return next(each for each in run_sync_checks(summary, harness.sync.limits) if each.name == "undelivered")
 
 
-def test_it_is_called_at_the_end_of_a_run_that_sent_something(harness):
-    """And not by a run that found nothing to do."""
+def test_finalize_is_called_at_the_end_of_a_run_that_sent_something(harness):
+    """A run that found nothing to do doesn't call it."""
     harness.contacts.write(a1="Ada", a2="")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["name"] else "reject: no name")
     harness.run()
@@ -35,8 +35,8 @@ def test_it_is_called_at_the_end_of_a_run_that_sent_something(harness):
     assert [(1, 1), (2, 0)] == harness.api.finalize_counts  # an update is one row
 
 
-def test_while_rows_wait_it_is_owed_with_all_that_came_since(harness):
-    """Told too early, whoever listens reads half of it."""
+def test_while_rows_wait_finalize_waits_too_and_then_counts_all_rows(harness):
+    """If the call came too early, its receiver would read only half of the rows."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["id"] == 1 else "error: later")
     harness.run()
@@ -49,8 +49,8 @@ def test_while_rows_wait_it_is_owed_with_all_that_came_since(harness):
     assert [(3, 0)] == harness.api.finalize_counts
 
 
-def test_rows_that_were_given_up_count_as_failed(harness):
-    """They never will arrive by themselves, so the end has come."""
+def test_rows_that_failed_too_often_count_as_failed(harness):
+    """They aren't sent again without the user, so this is the end."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["id"] == 1 else "error: later")
     for _ in range(3):
@@ -59,8 +59,8 @@ def test_rows_that_were_given_up_count_as_failed(harness):
     assert [(1, 1)] == harness.api.finalize_counts
 
 
-def test_one_that_raises_is_owed_to_the_next_run_with_its_numbers(harness):
-    """The plan knows of it, and the check says so."""
+def test_a_failed_finalize_is_repeated_by_the_next_run_with_its_counts(harness):
+    """The plan knows of the pending call, and the check reports it."""
     harness.contacts.write(a1="Ada")
     harness.api.finalize_fails = True
     summary = harness.run()
@@ -75,8 +75,8 @@ def test_one_that_raises_is_owed_to_the_next_run_with_its_numbers(harness):
     assert not read_status_of_file(harness.sync.queue_file, now=harness.now).can_send
 
 
-def test_rows_that_come_meanwhile_are_added_to_what_is_owed(harness):
-    """The sums are of everything since the last time."""
+def test_rows_that_arrive_meanwhile_are_added_to_the_pending_call(harness):
+    """The counts are of all rows since the last call that succeeded."""
     harness.contacts.write(a1="Ada")
     harness.api.finalize_fails = True
     harness.run()
@@ -86,8 +86,8 @@ def test_rows_that_come_meanwhile_are_added_to_what_is_owed(harness):
     assert (2, 0) == harness.api.finalize_counts[-1]
 
 
-def test_a_lost_queue_owes_on(harness):
-    """By its frontier; the call is another one, as nobody knows what became of the one before."""
+def test_a_lost_queue_still_has_its_pending_call(harness):
+    """The queue snapshot has it. The call gets a new journal key, because the result of the last call is unknown."""
     harness.contacts.write(a1="Ada")
     harness.api.finalize_fails = True
     harness.run()
@@ -103,8 +103,8 @@ def test_a_lost_queue_owes_on(harness):
     assert [(1, 0), (1, 0), (2, 0)] == harness.api.finalize_counts
 
 
-def test_a_lost_queue_owes_on_though_its_table_counts_as_delivered(harness):
-    """That nothing is sent again is one thing; what the API's side is to be told of, another."""
+def test_a_lost_queue_keeps_the_pending_call_if_its_rows_are_assumed_delivered(harness):
+    """The rows aren't sent again, but finalize() still has to report them."""
     harness.contacts.write(a1="Ada")
     harness.api.finalize_fails = True
     harness.run()
@@ -115,8 +115,8 @@ def test_a_lost_queue_owes_on_though_its_table_counts_as_delivered(harness):
     assert [(1, 0), (1, 0)] == harness.api.finalize_counts
 
 
-def test_a_call_of_which_the_journal_is_left_is_gone_on_with(harness):
-    """Only the queue's file is gone: what was answered isn't asked again."""
+def test_a_call_whose_journal_is_left_is_continued(harness):
+    """Only the queue's file is gone. Calls that were answered aren't repeated."""
     harness.contacts.write(a1="Ada")
     harness.api.finalize_fails = True
     harness.run()
@@ -130,8 +130,8 @@ def test_a_call_of_which_the_journal_is_left_is_gone_on_with(harness):
         assert before == load_pending_finalize(queue)
 
 
-def test_a_lost_queue_owes_what_the_records_tell_beside_its_frontier(harness):
-    """The run that was killed may not have come to its end; told twice is better than never."""
+def test_a_lost_queue_counts_the_records_after_its_snapshot_as_well(harness):
+    """The killed run may not have reached its end. To report the counts twice is better than never."""
     harness.batch_size = 1
     harness.contacts.write(a1="Ada", a2="", a3="Cyn")
 
@@ -141,7 +141,7 @@ def test_a_lost_queue_owes_what_the_records_tell_beside_its_frontier(harness):
         return RowOutcome.parse_status("ok" if row["name"] else "reject: no name")
 
     harness.api.choose_outcome = answer
-    for _ in range(2):  # the second one publishes what the first had settled
+    for _ in range(2):  # the second run publishes what the first one settled
         with pytest.raises(FinalizeCrash):
             harness.run()
     shutil.rmtree(harness.state / "queue")
@@ -152,8 +152,8 @@ def test_a_lost_queue_owes_what_the_records_tell_beside_its_frontier(harness):
     assert [(2, 1)] == harness.api.finalize_counts
 
 
-def test_a_file_without_it_owes_nothing(harness):
-    """Also when it had one before."""
+def test_a_sink_without_finalize_has_no_pending_call(harness):
+    """This holds even if the sink had the function before."""
     harness.contacts.write(a1="Ada")
     harness.api.finalize_fails = True
     harness.run()

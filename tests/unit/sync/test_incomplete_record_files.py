@@ -1,4 +1,4 @@
-"""Runs that are killed between two files of records: what one of them tells isn't the whole of it."""
+"""Runs that are killed between two files of records: one file alone doesn't say everything."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from ondatra_dagster.sync.sync_run import run_sync
 
 
 class OneFileStore(RecordStore):
-    """Its process ends before the rows that came are recorded; those that went are."""
+    """A store whose process ends before the updated rows are recorded; the deleted rows are recorded."""
 
     def publish_records(
         self, sync_id: str, run_id: str, batch_type: RecordFileType, number: int, records: Iterable[SyncRecord]
@@ -26,7 +26,7 @@ class OneFileStore(RecordStore):
 
 
 class SilentApi(InMemoryKindApi):
-    """Nobody hears what became of the rows."""
+    """An API whose answers don't arrive, so that the outcomes of the rows are unknown."""
 
     def __call__(self, parcel, journal):
         return super().__call__(parcel, journal)._replace(unanswered_calls=1)
@@ -41,10 +41,10 @@ def run_to_the_half(harness: KindSyncHarness) -> None:
 
 
 @pytest.mark.parametrize("is_in_the_frontier", [False, True])
-def test_a_row_that_came_back_is_not_gone_because_its_delete_is_recorded(
+def test_a_row_that_came_back_is_sent_although_its_delete_is_recorded(
     tmp_path: Path, *, is_in_the_frontier: bool
 ) -> None:
-    """Both went out together, as nobody knew of the delete before; the API has refused the new row."""
+    """Both were sent together, because the outcome of the delete was unknown. The API rejected the new row."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(z=[9])
     desk.deliver_values(a=[1])
@@ -63,8 +63,8 @@ def test_a_row_that_came_back_is_not_gone_because_its_delete_is_recorded(
     assert [("insert", 2)] == change_values(desk.run_and_pop_received())
 
 
-def test_a_row_that_a_group_could_not_get_rid_of_goes_with_its_next_rewrite(tmp_path: Path) -> None:
-    """Refused deletes are published first: of the group's new rows alone all would seem well."""
+def test_a_row_that_a_group_could_not_delete_is_deleted_with_its_next_rewrite(tmp_path: Path) -> None:
+    """Rejected deletes are published first. With only the group's new rows, everything would seem to be right."""
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(z=[9])
     desk.deliver_values(a=[1])

@@ -1,4 +1,4 @@
-"""Rows that were set aside have one record each, also when the queue that knew so is lost."""
+"""The records of invalid rows: one for each row, even if the queue that knew of the record is lost."""
 
 import shutil
 
@@ -11,11 +11,11 @@ from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import Resync
 
 
 class InvalidRowCrash(BaseException):
-    """The process ends here."""
+    """A crash: the process ends here."""
 
 
 def recorded(harness):
-    """How many rows each run has recorded as set aside, less those without any."""
+    """Return how many invalid rows each run has recorded, without the runs that recorded none."""
     store, sync_id = harness.tracking, harness.sync.id
     files = {
         run: [file for file in store.list_record_files(sync_id, run) if file[0] is RecordFileType.INVALID]
@@ -25,7 +25,7 @@ def recorded(harness):
 
 
 def die_twice(harness):
-    """The second run publishes what the first had noted."""
+    """Run twice and crash; the second run publishes what the first one noted."""
     harness.api.push_error = InvalidRowCrash()
     for _ in range(2):
         with pytest.raises(InvalidRowCrash):
@@ -58,7 +58,7 @@ def a_takeover_that_is_cut_off_before_it_sends(harness):
 
 def an_intake(harness):
     with harness.sync.open_queue():
-        pass  # there has to be a file
+        pass  # the file has to exist
     catch_up_queue(harness.sync, harness.build_ports())
 
 
@@ -92,8 +92,8 @@ def a_resync_by_the_records_alone(harness):
         a_resync_by_the_records_alone,
     ],
 )
-def test_what_a_killed_run_has_recorded_as_set_aside_is_recorded_once(harness, meanwhile):
-    """The frontier is older than that; a second record would tell of a second row."""
+def test_an_invalid_row_that_a_killed_run_has_recorded_is_recorded_once(harness, meanwhile):
+    """The queue snapshot is older than the record. A second record would look like a second row."""
     a_killed_run_has_recorded_one(harness)
     meanwhile(harness)
     harness.contacts.add_invalid_row("DUPLICATE")
@@ -104,8 +104,8 @@ def test_what_a_killed_run_has_recorded_as_set_aside_is_recorded_once(harness, m
     assert [1, 1, 1] == recorded(harness)
 
 
-def test_rows_that_are_set_aside_beside_another_table_are_others(harness):
-    """They may have the numbers of those before."""
+def test_invalid_rows_of_another_table_are_other_rows(harness):
+    """They may have the same numbers as the invalid rows of the first table."""
     a_killed_run_has_recorded_one(harness)
     harness.contacts.table_id = "another"
     a_resync(harness)

@@ -1,4 +1,4 @@
-"""Jobs of a queue that is lost: each row goes on with its own until that has ended, and no longer."""
+"""The jobs of a lost queue: each row stays with its job until the job has ended, and no longer."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ OPEN = "open"
 
 
 class JobApi(InMemoryKindApi):
-    """Says of each row of a job what became of it; all of it, or that it works on it."""
+    """An API that gives the outcome of each row of a job, or answers that it still works on the job."""
 
     def __init__(self, answer=lambda row: "ok", says=lambda key: "ok") -> None:
         super().__init__(answer)
@@ -46,7 +46,7 @@ class LostJobHarness(KindSyncHarness):
         return dataclasses.replace(sync, push_config=config)
 
     def begin_job(self, **values: list[int]) -> None:
-        """Let the API work on these, which nobody has sent yet."""
+        """Start a job for these rows, which haven't been sent yet."""
         self.hold_reason = "paused"
         self.write(**values)
         self.run()
@@ -57,7 +57,7 @@ class LostJobHarness(KindSyncHarness):
         self.hold_reason = None
 
     def wait(self, **values: list[int]) -> None:
-        """Let changes wait beside it, and a frontier tell of both."""
+        """Let changes wait next to the job, and write a queue snapshot with both."""
         self.api = JobApi(says=lambda key: OPEN)
         self.hold_reason = "paused"
         self.write(**values)
@@ -74,7 +74,7 @@ def die(row: ReceivedRow) -> str:
 
 
 def end_and_die(harness: LostJobHarness, says) -> None:
-    """A run that hears of the job's end and is killed with what comes next; what it heard is recorded."""
+    """Run until the job has ended, crash at the next row, and lose the queue; the job's outcomes are recorded."""
     harness.api = JobApi(die, says)
     for _ in range(2):
         with pytest.raises(KindSyncCrash):
@@ -86,8 +86,8 @@ def end_and_die(harness: LostJobHarness, says) -> None:
 @pytest.mark.parametrize(
     ("said", "sent"), [("ok", [("update_preimage", 1), ("update_postimage", 2)]), ("reject: no", [("insert", 2)])]
 )
-def test_a_row_whose_job_has_ended_goes_on_without_it(tmp_path: Path, said: str, sent: list[object]) -> None:
-    """A newer change of it waited beside the job, which the API may long have forgotten."""
+def test_a_row_whose_job_has_ended_continues_without_the_job(tmp_path: Path, said: str, sent: list[object]) -> None:
+    """A newer change of the row waited next to the job, and the API may have forgotten the job long ago."""
     desk = LostJobHarness(tmp_path, "merge")
     desk.begin_job(a=[1])
     desk.wait(a=[2])
@@ -95,8 +95,8 @@ def test_a_row_whose_job_has_ended_goes_on_without_it(tmp_path: Path, said: str,
     assert (sent, []) == (change_values(desk.run_and_pop_received()), desk.api.polled_keys)
 
 
-def test_only_the_rows_that_have_no_end_are_asked_about(tmp_path: Path) -> None:
-    """Of the others one has its newest values, one was refused, and one goes on with a newer change."""
+def test_only_the_rows_without_an_outcome_are_polled(tmp_path: Path) -> None:
+    """One of the other rows has its newest values, one was rejected, and one continues with a newer change."""
     desk = LostJobHarness(tmp_path, "merge")
     desk.begin_job(a=[1], b=[5], c=[7], d=[9])
     desk.wait(c=[8])
@@ -113,8 +113,8 @@ class DyingStore(RecordStore):
         raise KindSyncCrash
 
 
-def test_a_job_keeps_to_its_rows_though_others_take_their_places(tmp_path: Path) -> None:
-    """The queue gives the number of a row that is gone to the next one: its end must not be that one's."""
+def test_a_job_keeps_its_rows_although_other_rows_get_their_numbers(tmp_path: Path) -> None:
+    """The queue gives the number of a removed row to the next row. The job's outcome must not apply to that row."""
     desk = LostJobHarness(tmp_path, "merge")
     desk.begin_job(a=[1], b=[5])
     desk.wait()

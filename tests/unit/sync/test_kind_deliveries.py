@@ -1,4 +1,4 @@
-"""Every kind's rows on their way to an API: what is sent and recorded, what a lost queue goes on from."""
+"""The deliveries of every kind: what is sent and recorded, and from what a lost queue continues."""
 
 import shutil
 from pathlib import Path
@@ -29,7 +29,7 @@ def no_rows_of(*keys: str):
     return lambda row: "error: later" if row[1] in keys else "ok"
 
 
-# what a change of key a from 1 to 2 comes to at the API, and in the records
+# what the API and the records get when key a changes from 1 to 2
 CHANGED = {
     "table": ["delete 1", "delete 5", "insert 2", "insert 5"],
     "append": ["insert 2"],
@@ -49,8 +49,8 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_change_goes_out_and_is_recorded_as_the_kind_says(state: Path, kind: str) -> None:
-    """A key is its own identifier; rows without one are told apart by their number."""
+def test_a_change_is_sent_and_recorded_as_the_kind_requires(state: Path, kind: str) -> None:
+    """A key is its own identifier. Rows without a key are identified by their rowid."""
     desk = KindSyncHarness(state, kind)
     desk.deliver_values(a=[1], b=[5])
     before = desk.delivered_records()
@@ -65,8 +65,8 @@ def test_a_change_goes_out_and_is_recorded_as_the_kind_says(state: Path, kind: s
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_first_run_on_an_old_table_sends_what_is_there_now(state: Path, kind: str) -> None:
-    """Nobody wants the last year's comings and goings."""
+def test_a_first_run_on_an_old_table_sends_only_its_current_rows(state: Path, kind: str) -> None:
+    """Users don't want to send the changes of the last year."""
     desk = KindSyncHarness(state, kind)
     desk.write(a=[1], b=[5])
     desk.write(a=[2])
@@ -77,8 +77,8 @@ def test_a_first_run_on_an_old_table_sends_what_is_there_now(state: Path, kind: 
 
 @pytest.mark.parametrize("batch_size", [100, 1])
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_lost_queue_sends_what_was_left_and_nothing_again(state: Path, kind: str, batch_size: int) -> None:
-    """The frontier has what waits; the rest has arrived."""
+def test_a_lost_queue_sends_the_rows_that_were_left_and_none_again(state: Path, kind: str, batch_size: int) -> None:
+    """The queue snapshot has the waiting rows. The other rows have arrived."""
     desk = KindSyncHarness(state, kind, batch_size=batch_size)
     desk.write(a=[1], b=[5])
     desk.run()
@@ -101,14 +101,14 @@ def test_a_lost_queue_sends_what_was_left_and_nothing_again(state: Path, kind: s
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: str) -> None:
-    """What was recorded isn't sent again, nor the deletes that went before it without a record."""
+def test_a_queue_that_is_lost_after_a_kill_continues_from_the_records(state: Path, kind: str) -> None:
+    """Recorded rows aren't sent again. Neither are the deletes that were sent before them without a record."""
     desk = KindSyncHarness(state, kind, batch_size=1)
     desk.write(a=[1])
     desk.run()
     desk.write(a=[2], b=[5], c=[7])
     desk.api.choose_status = crash_at_value(7)
-    for _ in range(2):  # the second one publishes what the first had settled
+    for _ in range(2):  # the second run publishes what the first one settled
         with pytest.raises(KindSyncCrash):
             desk.run()
     desk.api.pop_received()
@@ -117,13 +117,13 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: s
     assert [("insert", 7)] == [(change, value) for change, _, value, _ in desk.run_and_pop_received()]
 
 
-# a row, and what is given in its place: a partition that isn't given stays as it is
+# the rows that replace a row; a partition without new rows stays unchanged
 GIVE_WAY = {"table": [], "tracked": [], "partition": [2]}
 
 
 @pytest.mark.parametrize("kind", GIVE_WAY)
-def test_what_was_in_flight_at_a_kill_is_removed_though_its_queue_is_lost(state: Path, kind: str) -> None:
-    """The frontier has what was handed out, and not the nothing that the table has of it since."""
+def test_a_row_in_flight_at_a_kill_is_deleted_although_its_queue_is_lost(state: Path, kind: str) -> None:
+    """The queue snapshot has the row in flight, but doesn't say that the table no longer has it."""
     desk = KindSyncHarness(state, kind)
     desk.write(a=[1])
     desk.api.choose_status = crash_at_value(1)
@@ -141,10 +141,10 @@ def test_what_was_in_flight_at_a_kill_is_removed_though_its_queue_is_lost(state:
 
 @pytest.mark.parametrize("is_in_frontier", [True, False])
 @pytest.mark.parametrize("kind", GIVE_WAY)
-def test_what_arrived_unnoted_before_a_kill_is_removed_though_the_queue_is_lost(
+def test_a_row_that_arrived_unrecorded_before_a_kill_is_deleted_from_the_api(
     state: Path, kind: str, *, is_in_frontier: bool
 ) -> None:
-    """A run's first records take up to a minute: whatever it had before it may have arrived."""
+    """The first records of a run take up to a minute. Each row that the run had to send may have arrived."""
     desk = KindSyncHarness(state, kind, batch_size=1)
     desk.deliver_values(z=[9])
     if is_in_frontier:
@@ -164,15 +164,15 @@ def test_what_arrived_unnoted_before_a_kill_is_removed_though_the_queue_is_lost(
     assert [] == desk.run_and_pop_received()
 
 
-def test_rows_that_were_replaced_before_a_queue_was_lost_never_come(state: Path) -> None:
-    """They wait in the frontier; that what took their places has arrived says that they are no more."""
+def test_rows_that_were_replaced_before_a_queue_was_lost_are_never_sent(state: Path) -> None:
+    """They wait in the queue snapshot. The arrival of the rows that replaced them shows that they are gone."""
     desk = KindSyncHarness(state, "table", batch_size=1, hold_reason="paused")
     desk.write(a=[1])
     desk.run()
     desk.hold_reason = None
     desk.write(a=[2], b=[5])
     desk.api.choose_status = crash_at_value(5)
-    for _ in range(2):  # the second one publishes what the first had settled
+    for _ in range(2):  # the second run publishes what the first one settled
         with pytest.raises(KindSyncCrash):
             desk.run()
     desk.lose_queue()
@@ -181,8 +181,8 @@ def test_rows_that_were_replaced_before_a_queue_was_lost_never_come(state: Path)
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_queue_brought_back_from_a_backup_gives_way_to_what_was_left_since(state: Path, kind: str) -> None:
-    """Its bases are those of last week: what it would send was sent."""
+def test_a_queue_restored_from_a_backup_is_replaced_by_the_newer_snapshot(state: Path, kind: str) -> None:
+    """The backup's bases are a week old, and the changes that it would send were sent."""
     desk = KindSyncHarness(state, kind)
     desk.write(a=[1], b=[5])
     desk.run()
@@ -196,8 +196,8 @@ def test_a_queue_brought_back_from_a_backup_gives_way_to_what_was_left_since(sta
     assert ({"a", "b"} if kind == "table" else {"b"}) == keys
 
 
-def test_a_delete_that_was_refused_is_a_dead_letter_again_when_the_queue_is_lost(state: Path) -> None:
-    """The rows that took its place were recorded, and so was the refusal."""
+def test_a_rejected_delete_is_a_dead_letter_again_when_the_queue_is_lost(state: Path) -> None:
+    """The rows that replaced the deleted row were recorded, and so was the rejection."""
     desk = KindSyncHarness(state, "table", batch_size=1)
     desk.write(a=[1])
     desk.run()
@@ -222,8 +222,8 @@ def test_a_delete_that_was_refused_is_a_dead_letter_again_when_the_queue_is_lost
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_whole_content_goes_out_at_each_change(state: Path, kind: str) -> None:
-    """One call with all that is there; deletes are what it doesn't have."""
+def test_a_mirror_is_sent_whole_at_each_change(state: Path, kind: str) -> None:
+    """One call has all current rows. The rows that it doesn't have are the deletes."""
     desk = KindSyncHarness(state, kind, batch_size=0)
     desk.deliver_values(a=[1, 2], b=[5])
     desk.write(a=[2, 3])
@@ -236,8 +236,8 @@ def test_a_whole_content_goes_out_at_each_change(state: Path, kind: str) -> None
     assert [] == desk.run_and_pop_received()
 
 
-def test_an_emptied_table_goes_out_as_no_rows(state: Path) -> None:
-    """Else the API keeps the last ones."""
+def test_an_emptied_table_is_sent_as_no_rows(state: Path) -> None:
+    """Otherwise the API would keep the last rows."""
     desk = KindSyncHarness(state, "table", batch_size=0)
     desk.deliver_values(a=[1])
     desk.write(a=[])
@@ -248,22 +248,22 @@ def test_an_emptied_table_goes_out_as_no_rows(state: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_whole_content_that_failed_is_sent_as_it_is_then(state: Path, kind: str) -> None:
-    """A retry of yesterday's content would bring back what has gone."""
+def test_a_mirror_that_failed_is_sent_with_its_current_rows(state: Path, kind: str) -> None:
+    """A retry with yesterday's rows would bring back deleted ones."""
     desk = KindSyncHarness(state, kind, batch_size=0)
     desk.write(a=[1, 2])
     desk.api.choose_status = lambda row: "error: later" if row[2] == 2 else "ok"
     desk.run()
     desk.api.pop_received()
-    assert [] == desk.delivered_records()  # it ends as one
+    assert [] == desk.delivered_records()  # all its rows have one outcome
     desk.lose_queue()
     desk.write(a=[3])
     assert [("insert", "a", 3)] == [row[:3] for row in desk.run_and_pop_received()]
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_whole_content_that_shrinks_too_much_is_held_back(state: Path, kind: str) -> None:
-    """A source that came up empty must not empty the API in one call."""
+def test_a_mirror_that_shrinks_too_much_is_held_back(state: Path, kind: str) -> None:
+    """A source that is empty by mistake must not empty the API in one call."""
     desk = KindSyncHarness(state, kind, batch_size=0, max_deletes=RowLimit(2))
     desk.write(a=[1, 2, 3, 4], b=[5])
     desk.run()
@@ -280,8 +280,8 @@ def sent_by(harness: KindSyncHarness, *, allows_deletes: bool):
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_changed_definition_keeps_what_waits(state: Path, kind: str) -> None:
-    """Elsewhere an edit of the SQL drops the backlog, or sends everything again."""
+def test_a_changed_definition_keeps_the_waiting_rows(state: Path, kind: str) -> None:
+    """In other tools, an edit of the SQL drops the backlog or sends everything again."""
     desk = KindSyncHarness(state, kind)
     desk.write(a=[1], b=[5])
     desk.api.choose_status = no_rows_of("a")
@@ -294,8 +294,8 @@ def test_a_changed_definition_keeps_what_waits(state: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_resync_sends_all_rows_in_the_words_of_the_kind(state: Path, kind: str) -> None:
-    """A push function knows the changes of its kind and no others."""
+def test_a_resync_sends_all_rows_with_the_change_types_of_the_kind(state: Path, kind: str) -> None:
+    """A push function knows the change types of its kind and no others."""
     desk = KindSyncHarness(state, kind)
     desk.deliver_values(a=[1], b=[5])
     assert 2 == desk.resync()
@@ -310,8 +310,8 @@ def test_resync_sends_all_rows_in_the_words_of_the_kind(state: Path, kind: str) 
 
 
 @pytest.mark.parametrize("batch_size", [0, 100])
-def test_resync_of_a_mirror_sends_it_whole(state: Path, batch_size: int) -> None:
-    """With deletes or without: what isn't in it goes."""
+def test_a_resync_of_a_mirror_sends_all_its_rows(state: Path, batch_size: int) -> None:
+    """With or without deletes, the API removes the rows that aren't in the mirror."""
     desk = KindSyncHarness(state, "table", batch_size=0)
     desk.deliver_values(a=[1], b=[5])
     assert 1 == desk.resync(removes=bool(batch_size))
@@ -320,8 +320,8 @@ def test_resync_of_a_mirror_sends_it_whole(state: Path, batch_size: int) -> None
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_table_made_anew_is_refused_and_resync_goes_by_the_records(state: Path, kind: str) -> None:
-    """Keys are the same in both tables; rows without a key are strangers."""
+def test_a_recreated_table_is_refused_and_a_resync_uses_the_records(state: Path, kind: str) -> None:
+    """Keys are the same in both tables, but rows without a key are unknown."""
     desk = KindSyncHarness(state, kind)
     desk.deliver_values(a=[1], b=[5])
     desk.make_table("another")
@@ -342,8 +342,8 @@ def test_a_table_made_anew_is_refused_and_resync_goes_by_the_records(state: Path
 
 
 @pytest.mark.parametrize("kind", ["merge", "tracked", "scd2"])
-def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind: str) -> None:
-    """A merge never deletes; this is how its destination is cleaned up."""
+def test_resync_with_deletes_removes_rows_that_were_sent_and_are_gone(state: Path, kind: str) -> None:
+    """A merge never deletes. This is how the user cleans up its destination."""
     desk = KindSyncHarness(state, kind)
     desk.write(a=[1], b=[5])
     desk.run()
@@ -353,7 +353,7 @@ def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind
     desk.make_table()
     desk.write(**kept)
     desk.table.expected.version = version
-    # without it, nothing is deleted
+    # without the option, nothing is deleted
     desk.resync()
     assert not [change for change, key, *_ in desk.run_and_pop_received() if (change, key) == ("delete", "b")]
     desk.resync(removes=True)
@@ -365,7 +365,7 @@ def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind
 
 @pytest.mark.parametrize("kind", ["merge", "tracked", "scd2"])
 def test_the_empty_text_is_a_key_like_any_other(state: Path, kind: str) -> None:
-    """Its record has to name it, or a resync deletes what the table has."""
+    """Its record must name it. Otherwise a resync would delete a row that the table has."""
     desk = KindSyncHarness(state, kind)
     desk.write(**{"": [1], "a": [2]})
     assert {"", "a"} == {key for _, key, *_ in desk.run_and_pop_received()}
@@ -376,16 +376,16 @@ def test_the_empty_text_is_a_key_like_any_other(state: Path, kind: str) -> None:
     }
 
 
-def test_a_partition_without_a_name_is_recorded_as_that(state: Path) -> None:
-    """Only the content of a whole table has nothing but its rows' numbers to be named by."""
+def test_a_partition_with_an_empty_name_is_recorded_with_that_name(state: Path) -> None:
+    """Only a mirror of a whole table has no name, so its records have the numbers of its rows."""
     desk = KindSyncHarness(state, "partition", batch_size=0)
     desk.deliver_values(**{"": [1]})
     assert [("", "mirror", "insert", "succeeded")] == desk.delivered_records()
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, kind: str) -> None:
-    """What the records tell of the first API says nothing of the second."""
+def test_another_api_gets_all_rows_as_new_even_after_its_queue_is_lost(state: Path, kind: str) -> None:
+    """Records of the first API say nothing about the second."""
     desk = KindSyncHarness(state, kind)
     desk.deliver_values(a=[1])
     desk.base_url = "https://other.example.com"
@@ -398,8 +398,8 @@ def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, k
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_a_resync_that_is_cut_off_has_not_happened(state: Path, kind: str) -> None:
-    """Half a table as inserts that the API has already would be conflicts by the thousand."""
+def test_a_resync_that_is_interrupted_has_not_happened(state: Path, kind: str) -> None:
+    """Half a table as inserts of rows that the API has already would cause thousands of conflicts."""
     desk = KindSyncHarness(state, kind)
     desk.deliver_values(a=[1], b=[5])
     desk.make_table("another")
@@ -422,8 +422,8 @@ def test_a_resync_that_is_cut_off_has_not_happened(state: Path, kind: str) -> No
     assert expected.get(kind, 2) == len(desk.run_and_pop_received())
 
 
-def test_a_table_put_back_is_resynced_by_the_records(state: Path) -> None:
-    """What came after the version that it was put back to is with the API, and gone from the table."""
+def test_a_resync_of_a_restored_table_uses_the_records(state: Path) -> None:
+    """The API has the rows of the later versions, but the table no longer has them."""
     desk = KindSyncHarness(state, "merge")
     desk.write(a=[1])
     desk.run()
@@ -437,8 +437,8 @@ def test_a_table_put_back_is_resynced_by_the_records(state: Path) -> None:
     assert [("delete", "b"), ("update_postimage", "a"), ("update_preimage", "a")] == sorted(changes)
 
 
-def test_a_resync_outlives_its_queue(state: Path) -> None:
-    """What was assumed delivered must not go out because a file was lost."""
+def test_a_resync_survives_the_loss_of_its_queue(state: Path) -> None:
+    """Rows that were assumed delivered must not be sent because a file was lost."""
     desk = KindSyncHarness(state, "merge")
     desk.write(a=[1])
     desk.run()
@@ -450,8 +450,9 @@ def test_a_resync_outlives_its_queue(state: Path) -> None:
     assert [("insert", "c")] == [row[:2] for row in desk.run_and_pop_received()]
 
 
-def test_what_is_forgotten_asks_for_a_resync_and_its_records_help(state: Path) -> None:
-    """The journal and the frontier go, too: of both a queue would be made. The file that is left is empty."""
+def test_a_forgotten_sync_requires_a_resync_which_uses_its_records(state: Path) -> None:
+    """The journal and the queue snapshot are deleted too, because a queue would be rebuilt from them. The file that is
+    left is empty."""
     desk = KindSyncHarness(state, "merge")
     desk.deliver_values(a=[1])
     (desk.state / "queue" / "sync.things.journal-1").write_text("x")

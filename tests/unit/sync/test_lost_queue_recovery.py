@@ -1,4 +1,5 @@
-"""A queue that is lost at a bad moment, or more than once, or comes back old: what others say is all used."""
+"""The recovery of a queue that is lost at a bad moment, or twice, or is an old copy. It uses all that snapshots and
+records say."""
 
 import dataclasses
 import shutil
@@ -33,14 +34,14 @@ from ondatra_dagster.sync.sync_run import run_sync
 
 
 def kill_twice(harness) -> None:
-    """The second run publishes what the first had settled."""
+    """Run twice and crash; the second run publishes what the first one settled."""
     for _ in range(2):
         with pytest.raises(KindSyncCrash):
             harness.run()
 
 
-def test_what_was_refused_later_goes_on_from_what_was_taken_before(harness):
-    """The API has the row: sent as new it would be there twice."""
+def test_a_row_that_was_rejected_later_continues_from_what_was_accepted_before(harness):
+    """The API has the row. If it were sent as new, the API would have it twice."""
     harness.batch_size = 1
     harness.contacts.write(a9="Zed")
     harness.run()
@@ -67,8 +68,8 @@ def test_what_was_refused_later_goes_on_from_what_was_taken_before(harness):
     )
 
 
-def test_what_was_taken_after_it_was_refused_is_no_dead_letter(harness):
-    """Somebody has replayed it; to be told of it again he would send it once more."""
+def test_a_row_that_was_accepted_after_its_rejection_is_no_dead_letter(harness):
+    """The user has replayed it. If it were a dead letter again, the user would send it once more."""
     harness.batch_size = 1
     harness.contacts.write(a9="Zed")
     harness.run()
@@ -94,8 +95,8 @@ def test_what_was_taken_after_it_was_refused_is_no_dead_letter(harness):
     assert ([("insert", 3, "Cyn")], 0) == (harness.api.pop_received(), summary.queue.dead_units)
 
 
-def test_a_dead_delete_stays_owed_when_its_queue_is_lost_after_later_rows_arrived(tmp_path: Path) -> None:
-    """Those had waited for their next try; of the delete they say nothing."""
+def test_a_dead_delete_survives_a_lost_queue_although_later_rows_arrived(tmp_path: Path) -> None:
+    """Those rows had waited for their retry. They say nothing about the delete."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=1)
     desk.deliver_values(a=[1])
     desk.api.choose_status = lambda row: (
@@ -112,8 +113,8 @@ def test_a_dead_delete_stays_owed_when_its_queue_is_lost_after_later_rows_arrive
     assert ("delete", 1) in change_values(desk.run_and_pop_received())
 
 
-def test_a_resync_after_all_was_forgotten_outlives_its_queue(tmp_path: Path) -> None:
-    """What was recorded before it is no reason to leave its rows out."""
+def test_a_resync_after_forget_survives_the_loss_of_its_queue(tmp_path: Path) -> None:
+    """Records from before the resync are no reason to leave its rows out."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     forget_sync(desk.sync, desk.tracking)
@@ -123,10 +124,10 @@ def test_a_resync_after_all_was_forgotten_outlives_its_queue(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_refused_first", [False, True])
-def test_another_api_gets_all_as_new_though_the_queue_was_lost_before_it_was_named(
+def test_another_api_gets_all_rows_as_new_if_the_queue_was_lost_before(
     tmp_path: Path, *, is_refused_first: bool
 ) -> None:
-    """The frontier tells of the API before, whose records would be taken for this one's."""
+    """The queue snapshot is about the first API. Its records must not be taken for records of the new API."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.lose_queue()
@@ -138,8 +139,8 @@ def test_another_api_gets_all_as_new_though_the_queue_was_lost_before_it_was_nam
     assert [("insert", 1)] == change_values(desk.run_and_pop_received())
 
 
-def test_what_a_killed_run_sent_to_another_api_is_sent_to_this_one(tmp_path: Path) -> None:
-    """Its records came after the frontier of the queue that was lost, and before the resync."""
+def test_rows_that_a_killed_run_sent_to_another_api_are_sent_to_this_one(tmp_path: Path) -> None:
+    """Its records were written after the snapshot of the lost queue, and before the resync."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
     desk.deliver_values(z=[9])
     desk.write(a=[1], c=[7])
@@ -153,8 +154,8 @@ def test_what_a_killed_run_sent_to_another_api_is_sent_to_this_one(tmp_path: Pat
     assert [("insert", 1), ("insert", 7), ("insert", 9)] == sorted(change_values(desk.run_and_pop_received()))
 
 
-def test_a_takeover_that_is_cut_off_while_it_reads_has_not_begun(tmp_path: Path) -> None:
-    """With its watermark and without its rows a queue would have nothing to do until the table changes."""
+def test_a_recovery_that_is_interrupted_while_it_reads_has_not_begun(tmp_path: Path) -> None:
+    """A queue with the watermark and without its rows would have nothing to do until the table changes."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1])
     desk.hold_reason = "paused"
@@ -173,8 +174,8 @@ def test_a_takeover_that_is_cut_off_while_it_reads_has_not_begun(tmp_path: Path)
         assert (None, NOTHING_ENQUEUED) == (queue.read_meta("table_id"), queue.watermark)
 
 
-def test_jobs_of_a_batch_that_was_split_stay_apart_when_its_queue_is_lost(tmp_path: Path) -> None:
-    """Rows that stand under another one's job are never heard of, and are handed over once more."""
+def test_jobs_of_a_split_batch_stay_separate_when_the_queue_is_lost(tmp_path: Path) -> None:
+    """A row in the job of another row would never get an outcome, and would be sent again."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1], b=[5])
     desk.hold_reason = "paused"
@@ -196,7 +197,7 @@ def test_jobs_of_a_batch_that_was_split_stay_apart_when_its_queue_is_lost(tmp_pa
 
 
 def test_a_resync_knows_what_a_killed_run_had_settled(tmp_path: Path) -> None:
-    """It may be the first that comes after the kill: an insert of what is there is a conflict."""
+    """It may be the first command after the kill. An insert of an existing row is a conflict."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
     desk.write(a=[1], c=[7])
     desk.api = InMemoryKindApi(crash_at_value(7))
@@ -216,8 +217,8 @@ def bring_back(harness: KindSyncHarness) -> None:
     shutil.copytree(harness.state / "backup", harness.state / "queue")
 
 
-def test_a_copy_of_the_queue_from_the_middle_of_a_run_gives_way_to_its_frontier(tmp_path: Path) -> None:
-    """It knows nothing of the end: what was on its way has arrived, and what had ended is published."""
+def test_a_queue_copy_from_the_middle_of_a_run_is_replaced_by_the_snapshot(tmp_path: Path) -> None:
+    """The copy doesn't know the run's end: rows in flight have arrived, and settled rows are published."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
 
     def answer(row):
@@ -235,7 +236,7 @@ def test_a_copy_of_the_queue_from_the_middle_of_a_run_gives_way_to_its_frontier(
 
 
 def wait_for_a_record_of(harness: KindSyncHarness, key: str) -> None:
-    """The run's other thread settles and publishes while a call is under way."""
+    """Wait until the run's other thread has settled and published this key, while a call is in progress."""
     give_up_at = time.monotonic() + 60
     while key not in [record[0] for record in harness.delivered_records()]:
         assert time.monotonic() < give_up_at
@@ -243,14 +244,14 @@ def wait_for_a_record_of(harness: KindSyncHarness, key: str) -> None:
         time.sleep(0.01)
 
 
-def test_a_copy_from_the_middle_of_a_run_that_was_killed_gives_way_to_its_records(tmp_path: Path) -> None:
-    """It would publish its part of them again, in the place of the whole."""
+def test_a_queue_copy_from_a_killed_run_is_replaced_by_the_records(tmp_path: Path) -> None:
+    """The copy would publish its part of the records again, and replace all of them."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
 
     def answer(row):
         if row[2] == 5:
             shutil.copytree(desk.state / "queue", desk.state / "backup")
-        desk.now += 100 if row[2] > 1 else 0  # what has settled gets into a file
+        desk.now += 100 if row[2] > 1 else 0  # the settled rows are written to a file
         if row[2] == 9:
             wait_for_a_record_of(desk, "b")
             raise KindSyncCrash
@@ -272,8 +273,8 @@ class DyingHistory(RunHistory):
         raise KindSyncCrash
 
 
-def test_a_run_that_is_killed_after_its_frontier_leaves_a_queue_to_go_on_from(tmp_path: Path) -> None:
-    """It is no older copy: what only the queue has, such as a job's whole reference, is still there."""
+def test_a_run_that_is_killed_after_its_snapshot_leaves_a_usable_queue(tmp_path: Path) -> None:
+    """This queue is no older copy. Data that only the queue has, such as a job's whole reference, is still there."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1])
     desk.hold_reason = "paused"
@@ -298,8 +299,8 @@ class CountingStore(RecordStore):
         return super().list_runs(sync_id)
 
 
-def test_a_run_looks_once_at_the_folders_of_all_runs(tmp_path: Path) -> None:
-    """In a bucket that nobody prunes they are a hundred thousand."""
+def test_a_run_lists_the_folders_of_all_runs_once(tmp_path: Path) -> None:
+    """In a bucket that is never pruned there are a hundred thousand."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     store = CountingStore(str(desk.state / "tracking"))
@@ -308,8 +309,8 @@ def test_a_run_looks_once_at_the_folders_of_all_runs(tmp_path: Path) -> None:
     assert 1 == store.looked
 
 
-def test_a_copy_of_the_queue_gives_way_to_the_records_of_a_killed_run_too(tmp_path: Path) -> None:
-    """It left no frontier, but what it had recorded has arrived."""
+def test_a_queue_copy_is_replaced_by_the_records_of_a_killed_run_too(tmp_path: Path) -> None:
+    """The run left no queue snapshot, but the rows that it had recorded have arrived."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
     desk.deliver_values(z=[9])
     shutil.copytree(desk.state / "queue", desk.state / "backup")
@@ -322,12 +323,12 @@ def test_a_copy_of_the_queue_gives_way_to_the_records_of_a_killed_run_too(tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(tmp_path: Path, kind: str) -> None:
-    """By the frontier before it nothing shrinks: @max_deletes would let all of it go."""
+def test_a_lost_queue_knows_how_many_mirror_rows_a_killed_run_had_sent(tmp_path: Path, kind: str) -> None:
+    """By the snapshot before that run nothing shrinks, so @max_deletes would allow all deletes."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=0, max_deletes=RowLimit(2))
     desk.deliver_values(a=[1])
     desk.deliver_values(a=[1, 2, 3, 4, 5, 6])
-    # as if it had been killed when all was published
+    # as if the run had been killed after it published everything
     desk.tracking.remove_snapshot(desk.sync.id, desk.tracking.list_snapshot_runs(desk.sync.id)[-1])
     desk.lose_queue()
     desk.write(a=[9])
@@ -335,31 +336,29 @@ def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(tm
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_content_that_may_be_half_published_counts_as_no_smaller_than_the_frontier_has_it(
-    tmp_path: Path, kind: str
-) -> None:
-    """A run that is cut off between two files has told of the first only: better to ask once too often."""
+def test_a_mirror_that_may_be_half_published_counts_as_large_as_in_the_snapshot(tmp_path: Path, kind: str) -> None:
+    """A run that is interrupted between two files has recorded only the first. It is better to ask once too often."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=0, max_deletes=RowLimit(2))
     desk.deliver_values(a=[1, 2, 3, 4, 5, 6])
     desk.write(a=[1, 2])
     desk.run(allows_deletes=True)
     desk.api.pop_received()
-    # as if it had been killed when these two were published
+    # as if the run had been killed after it published these two rows
     desk.tracking.remove_snapshot(desk.sync.id, desk.tracking.list_snapshot_runs(desk.sync.id)[-1])
     desk.lose_queue()
     desk.write(a=[9])
     assert [] == desk.run_and_pop_received()
 
 
-def test_a_content_counts_as_large_as_any_run_since_the_frontier_has_told() -> None:
-    """The newest may have told of a part of what it gave, or have been cut off before the API took it."""
+def test_a_mirror_counts_as_large_as_in_any_run_since_the_snapshot() -> None:
+    """The newest run may have recorded only a part, or been interrupted before the API accepted the rows."""
     rows = [("run-1", 2), ("run-1", 2), ("run-1", 2), ("run-2", 3)]
     ends = [KeyOutcome("a", version, STATUS_SUCCEEDED, None, ChangeType.INSERT, run) for run, version in rows]
     assert {"a": 3, "b": 1} == recorded_content_sizes(ends, {"a": 2, "b": 1})
 
 
-def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path: Path) -> None:
-    """It goes on to its end: a second one beside it would send each row again, or an older one after it."""
+def test_a_run_whose_queue_folder_is_deleted_meanwhile_blocks_other_runs(tmp_path: Path) -> None:
+    """The run continues to its end. A second run next to it would send each row again, or an older row after it."""
     desk, other = KindSyncHarness(tmp_path, "merge"), KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1], b=[5])
     other.table = desk.table
@@ -379,8 +378,8 @@ def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path
     assert [] == other.api.pop_received()
 
 
-def test_a_table_put_back_behind_a_killed_run_is_refused_though_the_frontier_is_older(tmp_path: Path) -> None:
-    """Else the next changes up to that run's version would pass for what it had sent."""
+def test_a_table_restored_to_before_a_killed_runs_version_is_refused(tmp_path: Path) -> None:
+    """The snapshot is older. Without the refusal, the next changes up to that run's version would count as sent."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
     desk.deliver_values(z=[9])
     desk.write(b=[5], a=[1], c=[7])
@@ -396,8 +395,8 @@ def test_a_table_put_back_behind_a_killed_run_is_refused_though_the_frontier_is_
     assert ("delete", 1) in change_values(desk.run_and_pop_received())
 
 
-def test_a_newer_version_takes_along_a_delete_that_the_records_refuse(tmp_path: Path) -> None:
-    """As it does where the queue is there: what it stands in the way of must not go before it."""
+def test_a_newer_version_retries_a_delete_that_is_recorded_as_rejected(tmp_path: Path) -> None:
+    """A queue that isn't lost does the same. Rows that wait for the delete must not be sent before it."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=1)
     desk.deliver_values(a=[1])
     dies = crash_at_value(7)
@@ -410,8 +409,8 @@ def test_a_newer_version_takes_along_a_delete_that_the_records_refuse(tmp_path: 
     assert ("delete", 1) in change_values(desk.run_and_pop_received())
 
 
-def test_a_delete_that_is_owed_again_outlives_rows_that_were_frozen_before(tmp_path: Path) -> None:
-    """They had their turn when it was dead, so their arrival doesn't say that it has gone."""
+def test_a_retried_delete_is_not_cancelled_by_rows_claimed_before_it(tmp_path: Path) -> None:
+    """Those rows were claimed while the delete was a dead letter. Their arrival doesn't say that it is done."""
     desk = KindSyncHarness(tmp_path, "partition", batch_size=1)
     desk.deliver_values(a=[1])
     dies = crash_at_value(2)
@@ -432,14 +431,14 @@ def test_a_delete_that_is_owed_again_outlives_rows_that_were_frozen_before(tmp_p
 
 FROM_ONE_TO_TWO = {
     "merge": [("update_preimage", 1), ("update_postimage", 2)],
-    # the second one may have arrived, too
+    # the second row may have arrived, too
     "tracked": [("delete", 1), ("delete", 2), ("insert", 2)],
 }
 
 
 @pytest.mark.parametrize("kind", FROM_ONE_TO_TWO)
-def test_what_was_frozen_and_has_arrived_is_gone_on_from(tmp_path: Path, kind: str) -> None:
-    """A newer change waited beside it, so the frontier has both; to insert the row again would double it."""
+def test_a_claimed_row_that_has_arrived_is_the_base_of_the_next_change(tmp_path: Path, kind: str) -> None:
+    """A newer change waited next to it, so the snapshot has both. To insert the row again would duplicate it."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=1)
     desk.deliver_values(z=[9])
     desk.write(a=[1])
@@ -456,8 +455,8 @@ def test_what_was_frozen_and_has_arrived_is_gone_on_from(tmp_path: Path, kind: s
     assert FROM_ONE_TO_TWO[kind] == change_values(desk.run_and_pop_received())
 
 
-def test_a_refused_delete_goes_before_rows_that_a_killed_run_had_taken_in(tmp_path: Path) -> None:
-    """That run owed it again, whose newer rows must not go without it: the old row would stay beside them."""
+def test_a_rejected_delete_is_sent_before_rows_that_a_killed_run_queued(tmp_path: Path) -> None:
+    """Its newer rows must not be sent without the delete. Otherwise the API would have the old row too."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=1)
     desk.deliver_values(a=[1])
     dies = crash_at_value(7)
@@ -473,8 +472,8 @@ def test_a_refused_delete_goes_before_rows_that_a_killed_run_had_taken_in(tmp_pa
     assert ("delete", 1) in change_values(desk.run_and_pop_received())
 
 
-def test_deletes_that_the_newest_run_refused_stay_dead(tmp_path: Path) -> None:
-    """With nothing new there is nothing to owe them for: they wait for somebody who looks at them."""
+def test_deletes_that_were_rejected_in_the_newest_run_stay_dead_letters(tmp_path: Path) -> None:
+    """Without new rows there is no reason to send them again. They wait for the user."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=1)
     desk.deliver_values(a=[1])
     for changes in ({"a": [2], "c": [7]}, {"d": [9]}):
@@ -488,13 +487,13 @@ def test_deletes_that_the_newest_run_refused_stay_dead(tmp_path: Path) -> None:
     assert (3, set()) == (dead, {row for row in sent if row[0] == "delete"})
 
 
-# what the API has of a key; what goes to it when the process ends; what comes and goes meanwhile
+# what the API has of a key; what is in flight when the process ends; what changes meanwhile, and back again
 THERE_AND_BACK = {"merge": ([], [1], [2], [1]), "tracked": ([1], [], [2], [])}
 
 
 @pytest.mark.parametrize("kind", THERE_AND_BACK)
-def test_what_has_arrived_as_the_table_has_it_now_is_no_call(tmp_path: Path, kind: str) -> None:
-    """Changes came while it was on its way, and went again; push can do nothing with no rows."""
+def test_a_row_that_arrived_as_the_table_has_it_now_causes_no_call(tmp_path: Path, kind: str) -> None:
+    """Other changes appeared and disappeared while the row was in flight. push() can do nothing with no rows."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=1)
     before, frozen, *meanwhile = THERE_AND_BACK[kind]
     desk.deliver_values(z=[9], a=before)
@@ -515,8 +514,8 @@ def test_what_has_arrived_as_the_table_has_it_now_is_no_call(tmp_path: Path, kin
     assert [[("insert", 7)]] == [change_values(call) for call in desk.api.received_calls]
 
 
-def test_an_empty_content_is_a_call_though_its_queue_is_lost(tmp_path: Path) -> None:
-    """It has no rows, and yet there is something to say: that the API shall have none."""
+def test_an_empty_mirror_is_sent_although_its_queue_is_lost(tmp_path: Path) -> None:
+    """The mirror has no rows, but the call says that the API must have none."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=0)
     desk.deliver_values(a=[1])
     desk.write(a=[])
@@ -535,8 +534,8 @@ def test_an_empty_content_is_a_call_though_its_queue_is_lost(tmp_path: Path) -> 
     assert [[]] == desk.api.received_calls
 
 
-def test_a_job_goes_on_though_the_table_is_back_at_what_the_api_has(tmp_path: Path) -> None:
-    """It brings something else there yet, of which nobody would know that it has to go again."""
+def test_a_job_continues_although_the_table_has_what_the_api_has_again(tmp_path: Path) -> None:
+    """The job will still change the API's row. Without the job, no run would know that the row must be sent again."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
     desk.deliver_values(a=[1])
     desk.hold_reason = "paused"

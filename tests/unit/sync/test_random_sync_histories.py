@@ -1,4 +1,4 @@
-"""Whole syncs in random lives: beside all faults of the way to the API, queues are lost and put back."""
+"""The random histories of whole syncs: an API has every kind of fault, and queues are lost and restored."""
 
 import contextlib
 import dataclasses
@@ -62,7 +62,7 @@ JUDGED = ("merge", "scd2")  # kinds that insert a row once, also in a resync
 
 
 class RandomSyncHistory:
-    """One sync's."""
+    """A random history of one sync."""
 
     runs_at_last = 4
     count = HISTORY_COUNT // 2
@@ -99,20 +99,20 @@ class RandomSyncHistory:
         self.harness.hold_reason = None
 
     def run(self) -> None:
-        """A run, which may be killed."""
+        """Run the sync; the run may be killed."""
         self.harness.now += self.rng.choice([10, 10_000, 100_000])
         with contextlib.suppress(SimulatedCrashError, FullDiskError, OtherStateFolderError):
             run_sync(self.sync, self.ports, RunOptions(trigger="test"))
 
     def retry_waiting_rows(self) -> None:
-        """An operator lets go what is left; nothing of it where there is no queue."""
+        """Let an operator retry what is left; do nothing if there is no queue."""
         if self.harness.sync.queue_file.exists():
             with self.sync.open_queue() as queue:
                 retry_waiting_now(queue)
                 replay_dead_letters(queue, now=self.harness.now)
 
     def finish_without_faults(self) -> list[object]:
-        """The API recovers, and what is left goes out; what is then still in the queue."""
+        """Let the API recover and send what is left; return what is then still in the queue."""
         self.destination.has_faults = self.records.has_faults = False
         for _ in range(self.runs_at_last):
             self.run()
@@ -122,7 +122,7 @@ class RandomSyncHistory:
             return [*queue.store.fetch_rows("select * from unit"), *queue.store.fetch_rows("select * from batch")]
 
     def recorded_invalid_rowids(self) -> list[int]:
-        """The rows that the records tell were set aside, in order."""
+        """Return the rows that are recorded as invalid, in order."""
         return sorted(rowid for rowid, _ in self.records.read_invalid_rows(self.sync.id, since="", upto="~"))
 
     @property
@@ -143,13 +143,12 @@ class RandomSyncHistory:
 
 
 class QueueLossHistory(RandomSyncHistory):
-    """One in which queues are lost often, older copies of them are put back, and resyncs are asked for.
+    """A history in which queues are lost often, older copies of them are restored, and resyncs are requested.
 
-    Time passes within a run, so that records are published in it, and other runs come in between.
-    """
+    Time passes within a run, so that records are published during it, and other runs start in between."""
 
     recorded_rows: frozenset[str] = frozenset()  # rows that the records say the API has
-    concurrent_change: tuple[str, list[int]] | None = None  # what changes before a run has its queue, and is seen
+    concurrent_change: tuple[str, list[int]] | None = None  # a change between a run's read and its lock
 
     def __init__(self, sink: SinkCase, folder: Path, seed: str) -> None:
         super().__init__(sink, folder, seed)
@@ -210,7 +209,7 @@ class QueueLossHistory(RandomSyncHistory):
             resync_queue(self.sync, self.ports, ResyncOptions(deletes_missing_rows=self.rng.random() < 0.5))
 
     def _damage_queue(self) -> None:
-        """What may happen to a queue between two runs."""
+        """Do to the queue what may happen to it between two runs."""
         queue = self.harness.sync.queue_file.parent
         copy = queue.with_name("copy")
         what = self.rng.random()
@@ -224,7 +223,7 @@ class QueueLossHistory(RandomSyncHistory):
             shutil.copytree(copy, queue)
 
     def _recorded(self) -> frozenset[str]:
-        """The rows whose newest record says that they arrived and weren't deleted."""
+        """Return the rows whose newest record says that they arrived and weren't deleted."""
         newest: dict[str, tuple[str, int, bool]] = {}
         for end in self.records.read_delivered_since(self.sync.id, None):
             if end.status == STATUS_SUCCEEDED:
@@ -234,7 +233,7 @@ class QueueLossHistory(RandomSyncHistory):
         return frozenset(name for name, (_, _, is_there) in newest.items() if is_there) - self._delete_records()
 
     def _delete_records(self) -> frozenset[str]:
-        """The rows whose delete arrived in a run that was killed, and is in no file yet: its queue knows."""
+        """Return the rows whose delete arrived in a killed run and is in no file yet; the queue knows them."""
         if not self.harness.sync.queue_file.exists():
             return frozenset()
         with self.sync.open_queue() as queue:
@@ -248,7 +247,7 @@ class QueueLossHistory(RandomSyncHistory):
         )
 
     def _check_call(self, call: list[DestinationRow]) -> None:
-        """What is recorded as there goes out as an update; its insert would be a second object."""
+        """Check that a row that is recorded as present is sent as an update; an insert would be a second object."""
         column = "id" if self.sync.delivers_by_key else "__ondatra_rowid"
         name, kinds = str(call[0][column]), [read_change_type(row) for row in call]
         if kinds == [ChangeType.DELETE]:
@@ -258,9 +257,9 @@ class QueueLossHistory(RandomSyncHistory):
 
 
 class JobHistory(QueueLossHistory):
-    """One whose API makes jobs of batches."""
+    """A history in which the API makes jobs of batches."""
 
-    runs_at_last = 12  # none of them waits long
+    runs_at_last = 12  # a run doesn't wait long for a job
 
     def __init__(self, sink: SinkCase, folder: Path, seed: str) -> None:
         super().__init__(sink, folder, seed)
@@ -270,7 +269,7 @@ class JobHistory(QueueLossHistory):
         )
 
     def _forget_recorded(self, key: str) -> None:
-        """Its delete went in an earlier run, and has its record once the job has ended: now."""
+        """Forget the key: its delete was sent in an earlier run, and is recorded now, because the job has ended."""
         self.recorded_rows -= {key}
 
     def run(self) -> None:
@@ -296,10 +295,9 @@ class JobHistory(QueueLossHistory):
 
 
 class MovingStateHistory(QueueLossHistory):
-    """One that goes on in other state folders: on new disks, in copies and backups, on two machines in turn.
+    """A history that continues in other state folders: on new disks, in copies and backups, on two machines in turn.
 
-    While one of them prepares a run, another one may begin and end its own.
-    """
+    While one of them prepares a run, another one may begin and end its run."""
 
     count = max(1, HISTORY_COUNT // 8)
 
@@ -340,7 +338,7 @@ class MovingStateHistory(QueueLossHistory):
 
 
 def a_table(sink: SinkCase) -> tuple[KeyedFeedTable | KindFeedTable, DestinationObjects]:
-    if sink.kind.delivers_by_key and sink.kind_name != "scd2":  # with keys that go, as by a full refresh
+    if sink.kind.delivers_by_key and sink.kind_name != "scd2":  # keys may be removed, as by a full refresh
         by_key = KeyedFeedTable(sink.shape)
         return by_key, KeyedObjects(by_key)
     table = KindFeedTable(sink.kind_name, by_key=sink.delivers_by_key)
@@ -358,12 +356,13 @@ LIVES = [
     LIVES,
     ids=[f"{sink.kind_name}-{sink.batch_size}-{sink.max_concurrent}-{lived.__name__}" for sink, lived in LIVES],
 )
-def test_any_life_ends_as_a_mirror(sink: SinkCase, lived: type[RandomSyncHistory], tmp_path: Path) -> None:
-    """Frontier and records are enough to go on from, whenever the queue is lost, whatever was in flight.
+def test_after_any_history_the_api_has_the_rows_of_the_table(
+    sink: SinkCase, lived: type[RandomSyncHistory], tmp_path: Path
+) -> None:
+    """Snapshots and records are enough to continue from, whenever the queue is lost, whatever was in flight.
 
-    Nor is a row made twice that the records say is there, however often a queue is lost or put back.
-    The seed decides the faults, but not which thread is first: a failure may need several replays.
-    """
+    No row that is recorded as present is created twice, however often a queue is lost or restored.
+    The seed decides the faults, but not which thread is first: a failure may need several replays."""
     for seed in new_seeds(lived.count):
         life = lived(sink, tmp_path / seed, seed)
         life.run_history()

@@ -1,4 +1,4 @@
-"""What others see of a run's records while it goes on: real queue, real publisher, real files."""
+"""The records of a run in progress as other readers see them, with a real queue, publisher and files."""
 
 import dataclasses
 import threading
@@ -30,10 +30,10 @@ ATTEMPT = PushAttempt(run_id=RUN, started_at=1.0, ended_at=2.0, max_attempts=3)
 
 
 class PollingReader:
-    """Opens every file that it sees, again and again, while others write."""
+    """A reader that opens every file again and again, while a run writes them."""
 
     def __init__(self, tracking_location: TrackingLocation) -> None:
-        self.row_counts: list[int] = []  # how many rows there were, look by look
+        self.row_counts: list[int] = []  # the number of rows at each read
         self.problems: list[str] = []
         self._at = tracking_location
         self._news = threading.Condition()
@@ -49,9 +49,9 @@ class PollingReader:
         self._thread.join()
 
     def wait_for_read(self) -> None:
-        """Until it has looked once more from begin to end."""
+        """Wait until the reader has read once more from beginning to end."""
         with self._news:
-            begun = len(self.row_counts) + 1  # the one that is under way may have begun before
+            begun = len(self.row_counts) + 1  # the read in progress may have begun before
             assert self._news.wait_for(lambda: len(self.row_counts) > begun, timeout=60)
 
     def _poll(self) -> None:
@@ -66,7 +66,7 @@ class PollingReader:
             return 0
         try:
             table = self._at.read_parquet(f"{FOLDER}/{name}")
-        except Exception as error:  # whatever a reader could stumble over
+        except Exception as error:  # any error that a reader could get
             self.problems.append(f"{name}: {error!r}")
             return 0
         if table.schema != RECORD_SCHEMA:
@@ -75,7 +75,7 @@ class PollingReader:
 
 
 class PublishingRun:
-    """A run that settles rows, and what is published of them."""
+    """A run that settles rows and publishes their records."""
 
     def __init__(self, queue: Queue, tracking_location: TrackingLocation) -> None:
         self.publisher = RecordPublisher(
@@ -97,7 +97,7 @@ class PublishingRun:
 def test_no_record_waits_longer_than_publish_seconds_for_its_file(
     tracking_location: TrackingLocation, tmp_path: Path
 ) -> None:
-    """However often a batch comes back."""
+    """Batches end every two seconds, but this doesn't delay the file."""
     with open_queue(tmp_path / "sync.crm.sqlite", shape=UnitKind.ROW) as queue:
         run = PublishingRun(queue, tracking_location)
         published = []
@@ -109,10 +109,10 @@ def test_no_record_waits_longer_than_publish_seconds_for_its_file(
 
 
 @pytest.mark.parametrize("tracking_location", ["folder"], indirect=True)
-def test_a_batch_of_very_many_rows_is_put_into_several_files(
+def test_a_batch_of_very_many_rows_is_written_to_several_files(
     tracking_location: TrackingLocation, tmp_path: Path
 ) -> None:
-    """A whole table in one call: a file that is too large for its reader helps nobody."""
+    """A whole table may be sent in one call. A file that is too large for its reader is of no use."""
     with open_queue(tmp_path / "sync.crm.sqlite", shape=UnitKind.ROW) as queue:
         run = PublishingRun(queue, tracking_location)
         run.resolve_alerts(range(125_000))
@@ -122,10 +122,10 @@ def test_a_batch_of_very_many_rows_is_put_into_several_files(
 
 
 @pytest.mark.parametrize("tracking_location", ["folder", "S3"], indirect=True)
-def test_a_reader_beside_a_run_of_many_rows_sees_only_whole_files(
+def test_a_reader_sees_only_whole_files_during_a_run_of_many_rows(
     tracking_location: TrackingLocation, tmp_path: Path
 ) -> None:
-    """Somebody's query runs each minute, whatever we do."""
+    """A user's query may run each minute, whatever the run does."""
     with (
         open_queue(tmp_path / "sync.crm.sqlite", shape=UnitKind.ROW) as queue,
         PollingReader(tracking_location) as reader,
@@ -144,10 +144,10 @@ def test_a_reader_beside_a_run_of_many_rows_sees_only_whole_files(
 
 @pytest.mark.parametrize("shape", [UnitKind.ROW, UnitKind.GROUP])
 @pytest.mark.parametrize("refusals", [1, FILE_ROWS + 1])
-def test_refused_deletes_are_published_before_the_rows_that_came_after_them(
+def test_rejected_deletes_are_published_before_rows_that_came_later(
     tmp_path: Path, shape: UnitKind, refusals: int
 ) -> None:
-    """Who goes on from the records of a killed run takes them for done when they have only those rows."""
+    """A recovery from the records of a killed run takes the deletes for done if it has only those rows."""
     tracking = RecordStore(str(tmp_path / "tracking"))
     replaces_rows = shape is UnitKind.ROW
     with open_queue(tmp_path / "queue.sqlite", shape=shape, replaces_rows=replaces_rows) as queue:

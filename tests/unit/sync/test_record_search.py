@@ -1,4 +1,4 @@
-"""A sync's records in files and queue together: each end once, whatever a run does meanwhile."""
+"""The records of a sync in files and in the queue: each outcome is found once, whatever a run does meanwhile."""
 
 import dataclasses
 import random
@@ -45,7 +45,7 @@ STATUS = {
 
 @pytest.fixture
 def harness(harness_at_each_location):
-    """A bucket has to do what a folder does."""
+    """Return a sync at each location: a bucket must do what a folder does."""
     return harness_at_each_location
 
 
@@ -57,8 +57,8 @@ def told(records: list[ResultRecord]) -> list[tuple[str, str, str]]:
     return [(record.status, record.identifier, record.change_type) for record in records]
 
 
-def test_every_row_is_told_wherever_it_stands(harness) -> None:
-    """Set aside, rejected, delivered; waiting for its next try, or not yet tried."""
+def test_every_row_is_found_in_whatever_state_it_is(harness) -> None:
+    """Rows are invalid, rejected, delivered, waiting for their next try, or not tried yet."""
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status(
         {"Bad": "reject: no", "Busy": "error: busy"}.get(str(row["name"]), "ok")
     )
@@ -82,8 +82,8 @@ def test_every_row_is_told_wherever_it_stands(harness) -> None:
     assert [] == find(harness, stage=RecordStage.PENDING)
 
 
-def test_what_waits_is_told_with_the_newest_run(harness) -> None:
-    """An older one has nothing to do with it any more."""
+def test_waiting_rows_are_shown_with_the_newest_run(harness) -> None:
+    """Older runs have nothing to do with them any more."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.api.is_api_down = True
@@ -98,8 +98,8 @@ def test_what_waits_is_told_with_the_newest_run(harness) -> None:
     assert [("waiting", "2", "insert")] == told(find(harness, limit=1))
 
 
-def test_without_a_queue_the_files_are_told(harness) -> None:
-    """It was lost, or forgotten; before the first run there is neither."""
+def test_without_a_queue_the_records_in_files_are_shown(harness) -> None:
+    """The queue was lost or forgotten. Before the first run there is neither a queue nor a file."""
     assert [] == find(harness)
     harness.contacts.write(a1="Ada")
     harness.run()
@@ -107,8 +107,8 @@ def test_without_a_queue_the_files_are_told(harness) -> None:
     assert [("succeeded", "1", "insert")] == told(find(harness))
 
 
-def test_units_are_told_in_the_form_that_they_have(tmp_path: Path) -> None:
-    """The model's may be another by now: nothing of them is sent then, and one looks what they are."""
+def test_waiting_units_are_shown_in_the_format_of_the_queue(tmp_path: Path) -> None:
+    """The model's kind may have changed since. Then nothing is sent, and the user looks at what waits."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=100)
     desk.api.choose_status = lambda row: "error: later"
     desk.write(a=[1], b=[5])
@@ -120,8 +120,8 @@ def test_units_are_told_in_the_form_that_they_have(tmp_path: Path) -> None:
         assert told_before == told(find(desk, stage=RecordStage.WAITING))
 
 
-def test_an_unknown_run_is_refused_with_the_nearest(harness) -> None:
-    """A letter of an id is quickly lost; and the newest are what one mostly is after."""
+def test_an_unknown_run_is_refused_with_the_nearest_one(harness) -> None:
+    """A letter of an id is lost quickly, and users mostly look for the newest runs."""
     with pytest.raises(SelectionError, match="no records of a run 'x'; no run has left any"):
         find(harness, run_id="x")
     for name in ("Ada", "Bob"):
@@ -137,7 +137,7 @@ def test_an_unknown_run_is_refused_with_the_nearest(harness) -> None:
 
 @dataclasses.dataclass
 class RandomRunProgress:
-    """Runs that settle, publish, are cut off and end in any order; `ended` is all that came to an end."""
+    """Runs that settle, publish, are interrupted and end in any order; `recorded_ends` has every outcome."""
 
     harness: Any
     queue: Queue
@@ -172,12 +172,12 @@ class RandomRunProgress:
             store_settled_rows(self.queue, kind, rows, attempt)
 
     def choose(self) -> None:
-        """A file gets its rows, and then the process ends."""
+        """Assign rows to a file; then the process ends."""
         kind = self.rng.choice((RECORDS_UPDATED, RECORDS_DELETED, RECORDS_INVALID))
         unpublished_records.assign_rows_to_file(self.queue, self.run_id, kind, at_most=3)
 
     def publish_records(self) -> None:
-        """The chosen files are written; of some of them nobody notes it any more."""
+        """Write the assigned files; for some of them the process ends before the queue notes it."""
         for file in unpublished_records.read_assigned_files(self.queue, self.run_id):
             if self.rng.random() < 0.5:
                 self.publisher()._publish_file(file)
@@ -185,7 +185,7 @@ class RandomRunProgress:
                 self.write(file)
 
     def write(self, file: unpublished_records.RecordFile) -> None:
-        """And the process ends."""
+        """Write the file; then the process ends."""
         records = self.publisher()._read_records(file)
         self.harness.tracking.publish_records("sync.contacts", file.run_id, file.type, file.number, records)
 
@@ -205,7 +205,7 @@ class RandomRunProgress:
 
 
 class ConcurrentlyWrittenStore(RecordStore):
-    """A store while others write: something may happen each time that somebody looks at it."""
+    """A store that others write at the same time: something may happen at each read."""
 
     def __init__(self, run_progress: RandomRunProgress, happens: Callable[[], None] | None = None) -> None:
         super().__init__(str(run_progress.harness.state / "tracking"))
@@ -222,7 +222,7 @@ class ConcurrentlyWrittenStore(RecordStore):
         return super().list_record_files(sync_id, run_id)
 
     def _anything(self) -> None:
-        # the queue is this thread's
+        # the queue belongs to the main thread
         while threading.current_thread() is threading.main_thread() and self._life.rng.random() < 0.6:
             self._life.step()
 
@@ -236,8 +236,8 @@ def run_progress(harness) -> Iterator[RandomRunProgress]:
         yield life
 
 
-def test_a_file_that_nobody_has_noted_counts_once(harness, run_progress: RandomRunProgress) -> None:
-    """Its rows are in the queue until then, for a crash."""
+def test_a_file_that_is_not_noted_in_the_queue_counts_once(harness, run_progress: RandomRunProgress) -> None:
+    """Its rows are in the queue until then, because of crashes."""
     run_progress.resolve_alerts()
     for kind in (RECORDS_UPDATED, RECORDS_DELETED, RECORDS_INVALID):
         if file := unpublished_records.assign_rows_to_file(run_progress.queue, run_progress.run_id, kind):
@@ -246,8 +246,8 @@ def test_a_file_that_nobody_has_noted_counts_once(harness, run_progress: RandomR
     assert len(run_progress.recorded_ends) == len(find(harness))
 
 
-def test_a_run_that_begins_after_the_look_is_not_told(harness, run_progress: RandomRunProgress) -> None:
-    """What it delivers was waiting at that moment, and is told as that."""
+def test_a_run_that_begins_after_the_search_is_not_shown(harness, run_progress: RandomRunProgress) -> None:
+    """The rows that it delivers were pending when the search began, and are shown as pending."""
     harness.contacts.write(a1="Ada")
     enqueue_segment(run_progress.queue, next(harness.contacts.segments(None, 1)), now=1.0)
 
@@ -267,8 +267,8 @@ def test_a_run_that_begins_after_the_look_is_not_told(harness, run_progress: Ran
 
 
 @pytest.mark.parametrize("tracking_location", ["folder"], indirect=True)
-def test_no_end_is_missed_or_told_twice_while_runs_go_on(harness) -> None:
-    """Rows move from queue to files between any two looks; what is told had all ended by one moment."""
+def test_no_outcome_is_missed_or_shown_twice_while_runs_are_in_progress(harness) -> None:
+    """Rows move from the queue to files between any two reads. The result is all that had ended by one moment."""
     for seed in new_seeds(HISTORY_COUNT):
         own = dataclasses.replace(harness, state=harness.state / seed, tracking_location=None)
         with own.sync.open_queue() as queue:
@@ -288,8 +288,8 @@ def test_no_end_is_missed_or_told_twice_while_runs_go_on(harness) -> None:
                 ], f"seed {seed}"
 
 
-def test_what_is_found_is_counted_while_a_run_goes_on(harness, run_progress: RandomRunProgress) -> None:
-    """In files, in the queue, and on its way from one to the other."""
+def test_results_are_counted_while_a_run_is_in_progress(harness, run_progress: RandomRunProgress) -> None:
+    """The records are in files, in the queue, and on the way from one to the other."""
     run_progress.rng = new_random("counted")
     for _ in range(STEPS):
         run_progress.step()
@@ -304,8 +304,8 @@ def test_what_is_found_is_counted_while_a_run_goes_on(harness, run_progress: Ran
             assert len(found) == count_records(harness.sync, harness.tracking, limited)
 
 
-def test_looking_holds_nobody_up(harness) -> None:
-    """While somebody reads what was found, a run can empty the write-ahead log of its queue."""
+def test_a_search_does_not_block_a_run(harness) -> None:
+    """While the user reads the results, a run can empty the write-ahead log of its queue."""
     harness.contacts.write(a1="Ada", b2="Bob")
     harness.api.is_api_down = True
     harness.run()

@@ -1,4 +1,4 @@
-"""Copies of a queue that are put back, and resyncs: neither undoes what the other had decided."""
+"""The restored copies of a queue, and resyncs: neither undoes what the other has decided."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ def bring_back(harness: KindSyncHarness) -> None:
 
 
 def take_in_paused(harness: KindSyncHarness, **values: list[int]) -> None:
-    """Let changes wait in the queue."""
+    """Let these changes wait in the queue."""
     harness.hold_reason = "paused"
     harness.write(**values)
     harness.run()
@@ -30,8 +30,8 @@ def take_in_paused(harness: KindSyncHarness, **values: list[int]) -> None:
 
 
 @pytest.mark.parametrize("resyncs", [1, 2])
-def test_what_a_resync_took_for_delivered_is_not_sent_by_an_older_queue(tmp_path: Path, resyncs: int) -> None:
-    """There it still waits; no run came between, whose id might tell which of the two is newer."""
+def test_rows_that_a_resync_assumed_delivered_are_not_sent_by_an_older_queue(tmp_path: Path, resyncs: int) -> None:
+    """The rows still wait in the older queue. No run came between, so no run id says which of the two is newer."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     take_in_paused(desk, b=[5])
@@ -45,7 +45,7 @@ def test_what_a_resync_took_for_delivered_is_not_sent_by_an_older_queue(tmp_path
 
 
 def test_a_resync_is_not_undone_by_an_older_queue(tmp_path: Path) -> None:
-    """Somebody wants all rows at the API, and a run that says nothing is new would be believed."""
+    """The user wants all rows at the API, and would believe a run that says that nothing is new."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     back_up(desk)
@@ -55,8 +55,8 @@ def test_a_resync_is_not_undone_by_an_older_queue(tmp_path: Path) -> None:
     assert [] == desk.run_and_pop_received()
 
 
-def test_a_queue_of_after_a_resync_is_no_older_copy(tmp_path: Path) -> None:
-    """What an operator does with it between two runs counts."""
+def test_a_queue_from_after_a_resync_is_no_older_copy(tmp_path: Path) -> None:
+    """The operator's changes to a queue between two runs count."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.resync()
@@ -68,8 +68,8 @@ def test_a_queue_of_after_a_resync_is_no_older_copy(tmp_path: Path) -> None:
     assert [("update_preimage", 1), ("update_postimage", 2)] == change_values(desk.run_and_pop_received())
 
 
-def test_a_copy_of_before_an_intake_gives_way_to_what_was_taken_in(tmp_path: Path) -> None:
-    """The versions that it hasn't seen may be freed since."""
+def test_a_copy_from_before_an_intake_is_replaced_by_what_was_queued(tmp_path: Path) -> None:
+    """The table's versions that the copy hasn't seen may be deleted by now."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     back_up(desk)
@@ -84,8 +84,8 @@ def test_a_copy_of_before_an_intake_gives_way_to_what_was_taken_in(tmp_path: Pat
     assert [("update_preimage", 1), ("update_postimage", 2)] == change_values(desk.run_and_pop_received())
 
 
-def test_a_resync_leaves_the_records_of_a_run_alone_that_an_older_queue_takes_for_cut_off(tmp_path: Path) -> None:
-    """The copy is from the middle of it: what it had to publish then is a part of what was published."""
+def test_a_resync_keeps_the_records_of_a_run_that_an_older_queue_calls_killed(tmp_path: Path) -> None:
+    """The copy is from the middle of the run, and has only a part of the run's records to publish."""
     desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
 
     def answer(row):
@@ -105,10 +105,10 @@ def test_a_resync_leaves_the_records_of_a_run_alone_that_an_older_queue_takes_fo
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_resync_knows_since_when_it_sends_to_this_api_whatever_an_older_queue_says(
+def test_a_resync_knows_since_when_it_sends_to_this_api_despite_an_older_queue(
     tmp_path: Path, *, is_lost: bool
 ) -> None:
-    """The copy is from when it sent to another one: what came to this one since then is there."""
+    """The copy is from the time of the other API. Rows that were sent to this API since then are there."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1], b=[5])
     back_up(desk)

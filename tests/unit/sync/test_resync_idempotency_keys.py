@@ -1,4 +1,4 @@
-"""The idempotency keys of a resync: an API that stores its answers must do what it did before once more."""
+"""The idempotency keys of a resync: an API that stores its answers must apply the same rows once more."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,7 @@ def push(rows):
 
 
 def begin(state: Path, api: IdempotencyKeyApi) -> tuple[Sync, Ports]:
-    """A sync of three rows, all of them delivered."""
+    """Return a sync of three rows, all of them delivered, and its ports."""
     (state / "lib").mkdir()
     (state / "lib" / "api.star").write_text(PUSH.replace("BASE", api.url))
     table = KeyedFeedTable(UnitKind.ROW)
@@ -43,7 +43,7 @@ def run(sync: Sync, ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("loses_queue", [False, True])
-def test_a_resync_has_keys_of_its_own_which_outlive_the_queue(tmp_path: Path, *, loses_queue: bool) -> None:
+def test_each_resync_has_new_keys_even_if_its_queue_is_lost(tmp_path: Path, *, loses_queue: bool) -> None:
     with running_idempotency_key_api() as api:
         sync, ports = begin(tmp_path, api)
         for times in (2, 3):
@@ -55,7 +55,7 @@ def test_a_resync_has_keys_of_its_own_which_outlive_the_queue(tmp_path: Path, *,
 
 
 def test_a_forgotten_sync_has_other_keys_once_it_is_resynced(tmp_path: Path) -> None:
-    """Forgetting takes the frontier along, and with it all that the keys were made of before."""
+    """`ondatra forget` deletes the queue snapshot too, and with it all that the keys were made of before."""
     with running_idempotency_key_api() as api:
         sync, ports = begin(tmp_path, api)
         for times in (2, 3):

@@ -1,4 +1,4 @@
-"""What history and metadata.json tell of runs that didn't end as runs should."""
+"""The history and metadata.json of runs that didn't end normally."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ SYNC = "sync.contacts"
 
 
 class RunLogCrash(BaseException):
-    """Nothing of ours catches it."""
+    """A crash that none of our code catches."""
 
 
 def after(answers: int, then: Callable[[], None]) -> Callable[[Mapping[str, object]], RowOutcome]:
-    """An API that takes so many rows before something happens."""
+    """Return an API that accepts this many rows before something happens."""
     taken: list[object] = []
 
     def answer(row: Mapping[str, object]) -> RowOutcome:
@@ -47,12 +47,12 @@ def grid(run: PastRun) -> CountGrid:
 
 
 def runs(harness) -> list[PastRun]:
-    """The oldest first."""
+    """Return the runs, the oldest first."""
     return list(reversed(harness.history.list_runs(SYNC)))
 
 
-def test_a_crashed_run_is_told_with_what_it_delivered(harness) -> None:
-    """Its rows are at the API: a line of noughts would say that they aren't."""
+def test_a_crashed_run_is_shown_with_what_it_delivered(harness) -> None:
+    """The API has its rows. A line of zeros would say that it doesn't."""
     harness.batch_size = 2
     harness.contacts.write(**{f"a{number}": "Ada" for number in range(1, 11)})
     harness.api.choose_outcome = after(6, killed)
@@ -67,7 +67,7 @@ def test_a_crashed_run_is_told_with_what_it_delivered(harness) -> None:
 
 
 def test_a_crashed_run_has_its_counts_up_to_the_crash(harness) -> None:
-    """Calls had failed, and two rows weren't sent: zeros would say that all went well as far as it went."""
+    """Calls had failed, and two rows weren't sent. Zeros would say that all had gone well until the crash."""
     harness.batch_size = 2
     harness.contacts.write(**{f"a{number}": "Ada" for number in range(1, 7)})
     taken = after(4, killed)
@@ -84,8 +84,8 @@ def test_a_crashed_run_has_its_counts_up_to_the_crash(harness) -> None:
     } == counts  # fmt: skip
 
 
-def test_rejects_of_a_crashed_run_are_told_without_what_nobody_counted(harness) -> None:
-    """Its records say how many were refused, and of how many nobody knows."""
+def test_rejects_of_a_crashed_run_are_reported_without_unknown_counts(harness) -> None:
+    """The records say how many rows were rejected, but the number of attempted rows is unknown."""
     rejects = CountGrid(known_rows=RECORDED_ROWS)
     rejects.add_counts(GridRow.REJECTED, {"insert": 1})
     summary = harness.run()
@@ -95,8 +95,8 @@ def test_rejects_of_a_crashed_run_are_told_without_what_nobody_counted(harness) 
     assert (1, None) == (verdict.counts["rejected"], verdict.counts["attempted"])
 
 
-def test_a_run_that_is_cut_off_at_its_end_keeps_all_that_it_knew(harness) -> None:
-    """Its files tell less than it did, and the next run may find nothing to do."""
+def test_a_run_that_is_killed_at_its_end_keeps_all_its_counts(harness) -> None:
+    """Its files say less than the run knew, and the next run may find nothing to do."""
     harness.contacts.write(a1="Ada", a2="Bo")
     harness.api.choose_outcome = lambda row: OK if row["id"] == 1 else RowOutcome.parse_status("error: later")
     with pytest.raises(RunLogCrash):
@@ -111,7 +111,7 @@ def test_a_run_that_is_cut_off_at_its_end_keeps_all_that_it_knew(harness) -> Non
 
 
 def dying_at_the_end(harness):
-    """Ports whose clock stops for good when the run's counts are written."""
+    """Return ports whose clock crashes from the moment when the run's counts are written."""
 
     def clock() -> float:
         if any(harness.tracking.read_metadata(SYNC, run)["counts"] for run in harness.tracking.list_runs(SYNC)):
@@ -121,8 +121,8 @@ def dying_at_the_end(harness):
     return dataclasses.replace(harness.build_ports(), clock=clock)
 
 
-def test_a_run_whose_records_have_no_place_says_so_and_the_next_one_writes_them(harness) -> None:
-    """A bucket that is away for a while."""
+def test_a_run_that_cannot_write_its_snapshot_fails_and_no_record_is_lost(harness) -> None:
+    """A bucket may be unavailable for a while."""
     snapshots = harness.state / "tracking" / "queue_snapshots" / "1"
     harness.contacts.write(a1="Ada")
     harness.api.choose_outcome = after(0, lambda: in_the_way_of(snapshots))
@@ -150,7 +150,7 @@ def out_of_the_way_of(folder: Path) -> None:
 
 
 def test_a_refused_run_is_in_the_history(harness) -> None:
-    """Whoever asks why nothing arrives looks there first."""
+    """A user who asks why nothing arrives looks there first."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.contacts.table_id = "another"
@@ -161,8 +161,8 @@ def test_a_refused_run_is_in_the_history(harness) -> None:
     assert refused.ended_at is not None
 
 
-def test_each_run_says_how_much_it_looked_at_and_why(harness) -> None:
-    """A full run that nobody expected is what costs an API's quota."""
+def test_each_run_says_how_much_it_read_and_why(harness) -> None:
+    """An unexpected full run uses up an API's quota."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.contacts.write(a1="Åsa")
@@ -179,8 +179,8 @@ def test_each_run_says_how_much_it_looked_at_and_why(harness) -> None:
     ] == [(run.mode, run.reason) for run in runs(harness)]
 
 
-def test_folders_of_other_people_are_no_runs(harness) -> None:
-    """In a bucket of one's own somebody may keep a copy beside."""
+def test_folders_of_other_programs_are_no_runs(harness) -> None:
+    """A user may keep a copy next to the runs, in the user's own bucket."""
     harness.contacts.write(a1="Ada")
     first = harness.run()
     (harness.state / "tracking" / "sync_tracking_datasets" / "1" / SYNC / "old").mkdir()

@@ -1,4 +1,4 @@
-"""Why rows didn't arrive, told once however many rows it is said of."""
+"""The reasons why rows didn't arrive: each is shown once, however many rows have it."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from ondatra_dagster.sync.sync_checks import run_sync_checks
 
 
 @pytest.mark.parametrize(("kind", "batch_size", "units"), [("tracked", 100, 1), ("partition", 0, 3), ("table", 0, 3)])
-def test_what_is_refused_whole_is_one_reason(tmp_path: Path, kind: str, batch_size: int, units: int) -> None:
-    """A group of three rows isn't three reasons, neither as the run ends nor when it is looked at later."""
+def test_a_rejection_of_a_whole_unit_is_one_reason(tmp_path: Path, kind: str, batch_size: int, units: int) -> None:
+    """A group of three rows doesn't have three reasons, neither at the end of the run nor later."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
     desk.api.choose_status = lambda row: "reject: the invoice is closed"
     desk.write(a=[1, 2, 3])
@@ -27,8 +27,8 @@ def test_what_is_refused_whole_is_one_reason(tmp_path: Path, kind: str, batch_si
     assert [("the invoice is closed", units)] == told
 
 
-def test_rows_that_are_tried_again_have_reasons_too(tmp_path: Path) -> None:
-    """With how many and which, in the run and in its history next to those of the rejects."""
+def test_rows_that_are_retried_have_reasons_too(tmp_path: Path) -> None:
+    """The run and its history show how many rows and which, next to the rejected ones."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.api.choose_status = lambda row: "error: busy" if row[2] == 1 else "reject: no mail" if row[2] else "ok"
     desk.write(a=[1], b=[2], c=[1], d=[1], e=[0])
@@ -40,7 +40,7 @@ def test_rows_that_are_tried_again_have_reasons_too(tmp_path: Path) -> None:
 
 
 def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) -> None:
-    """One bad row among a thousand of another kind would fill the screen otherwise, or hide behind it."""
+    """Otherwise a thousand rows with one reason would fill the screen, and a single other row would be hidden."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.api.choose_status = lambda row: "reject: too old" if row[2] == 1 else "reject: no mail" if row[2] else "ok"
     desk.write(a=[1], b=[2], c=[2], d=[2], e=[0], f=[2], g=[1])
@@ -53,13 +53,13 @@ def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) ->
     assert ["4 rows (b, c, d and others)", "2 rows (a, g)"] == told
 
 
-def test_of_a_sync_that_never_ran_nothing_is_dead(tmp_path: Path) -> None:
-    """There is no queue yet to look into."""
+def test_a_sync_that_never_ran_has_no_dead_letters(tmp_path: Path) -> None:
+    """There is no queue yet."""
     assert () == list_dead_letter_reasons(KindSyncHarness(tmp_path, "merge").sync, limit=20)
 
 
 def test_messages_that_all_differ_take_no_more_memory_than_a_few(tmp_path: Path) -> None:
-    """Many APIs put the row's own values into what they say of it."""
+    """Many APIs put the row's values into their messages."""
     reasons = MessageCounter()
     for number in range(MAX_MESSAGES + 5):
         reasons.add_message(f"k{number}", f"no such customer: {number}")

@@ -44,13 +44,13 @@ def history(tmp_path: Path) -> RunHistory:
 
 
 def test_a_project_that_never_ran_has_no_history_and_no_file(history: RunHistory, tmp_path: Path) -> None:
-    """Looking writes nothing."""
+    """Reading writes nothing."""
     assert () == history.list_runs()
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_file_that_another_process_has_just_made_is_an_empty_history(tmp_path: Path) -> None:
-    """`ondatra history` beside the very first run must not fail."""
+def test_a_file_that_another_process_has_just_created_is_an_empty_history(tmp_path: Path) -> None:
+    """`ondatra history` must not fail during the very first run."""
     (tmp_path / "history.sqlite").touch()
 
     assert () == RunHistory(tmp_path / "history.sqlite").list_runs()
@@ -73,7 +73,7 @@ def test_a_run_is_running_until_it_is_finished(history: RunHistory) -> None:
     assert (finished,) == history.list_runs("sync.hubspot")
 
 
-def test_the_newest_runs_come_first_and_only_as_many_as_asked_for(history: RunHistory) -> None:
+def test_the_newest_runs_come_first_up_to_the_limit(history: RunHistory) -> None:
     for number in (2, 1, 3):
         history.finish_run(ended(a_run(number)))
     history.finish_run(ended(a_run(4, sync_id="sync.erp")))
@@ -83,8 +83,8 @@ def test_the_newest_runs_come_first_and_only_as_many_as_asked_for(history: RunHi
     assert () == history.list_runs("sync.nobody")
 
 
-def test_a_run_that_lost_its_process_is_called_crashed_by_the_next(history: RunHistory) -> None:
-    """Nobody else can know: a killed process says nothing, and the next one holds its lock."""
+def test_a_run_that_lost_its_process_is_called_crashed_by_the_next_run(history: RunHistory) -> None:
+    """A killed process says nothing. Only the next run can know it, because it holds the lock."""
     elsewhere = a_run(1, sync_id="sync.erp")
     history.begin_run(a_run(1))
     history.begin_run(elsewhere)
@@ -94,8 +94,8 @@ def test_a_run_that_lost_its_process_is_called_crashed_by_the_next(history: RunH
     assert (elsewhere,) == history.list_runs("sync.erp")
 
 
-def test_a_run_that_nobody_is_at_any_more_has_crashed(tmp_path: Path) -> None:
-    """Also before the next one begins, which may be tomorrow."""
+def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path) -> None:
+    """This holds even before the next run begins, which may be tomorrow."""
     at_work = {"sync.erp"}
     history = RunHistory(tmp_path / "history.sqlite", is_at_work=at_work.__contains__)
     crashed = dataclasses.replace(a_run(1), result=RunResult.CRASHED)
@@ -109,7 +109,7 @@ def test_a_run_that_nobody_is_at_any_more_has_crashed(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_neither_failed_nor_crashed(tmp_path: Path) -> None:
-    """It ended when it was told to; runs that failed are counted by themselves."""
+    """It ended because it was asked to end. Failed runs are counted separately."""
     history = RunHistory(tmp_path / "history.sqlite")
     history.finish_run(dataclasses.replace(a_run(1), result=RunResult.FAILED))
     history.finish_run(dataclasses.replace(a_run(2), result=RunResult.INTERRUPTED))
@@ -118,8 +118,8 @@ def test_an_interrupted_run_is_neither_failed_nor_crashed(tmp_path: Path) -> Non
     assert {} == history.count_crashed_runs()
 
 
-def test_a_run_that_ends_while_somebody_looks_has_not_crashed(tmp_path: Path) -> None:
-    """It has said how it ended before it let go of its sync."""
+def test_a_run_that_ends_while_the_history_is_read_has_not_crashed(tmp_path: Path) -> None:
+    """A run stores its result before it releases the lock of its sync."""
     run = a_run(1)
 
     def ends(_: str) -> bool:
@@ -131,8 +131,8 @@ def test_a_run_that_ends_while_somebody_looks_has_not_crashed(tmp_path: Path) ->
     assert (ended(run),) == history.list_runs()
 
 
-def test_a_dry_run_leaves_a_running_one_alone(history: RunHistory) -> None:
-    """It doesn't hold the queue, and may be made while a real run goes on."""
+def test_a_dry_run_does_not_change_a_run_in_progress(history: RunHistory) -> None:
+    """It doesn't lock the queue, and may happen during a real run."""
     history.begin_run(a_run(1))
     dry = ended(a_run(2), RunResult.DRY)
     history.finish_run(dry)
@@ -141,8 +141,8 @@ def test_a_dry_run_leaves_a_running_one_alone(history: RunHistory) -> None:
     assert (a_run(1),) == history.list_runs("sync.hubspot")
 
 
-def test_times_of_other_zones_are_ordered_by_moment(history: RunHistory) -> None:
-    """Text order is only time order in one zone."""
+def test_times_of_other_time_zones_are_ordered_by_moment(history: RunHistory) -> None:
+    """The order of texts is the order of times only within one zone."""
     plus_nine = timezone(timedelta(hours=9))
     history.finish_run(ended(a_run(1, started_at=datetime(2026, 11, 18, 20, 0, tzinfo=plus_nine))))  # 11:00 UTC
     history.finish_run(ended(a_run(2, started_at=STARTED)))
@@ -151,7 +151,7 @@ def test_times_of_other_zones_are_ordered_by_moment(history: RunHistory) -> None
 
 
 def test_the_file_is_private(history: RunHistory, tmp_path: Path) -> None:
-    """First errors may quote what an API said of a person."""
+    """First errors may quote what an API said about a person."""
     history.begin_run(a_run())
 
     assert 0o600 == (tmp_path / ".ondatra" / "history.sqlite").stat().st_mode & 0o777
@@ -175,8 +175,8 @@ for number in range(15):
 """
 
 
-def test_several_processes_write_at_once(history: RunHistory, tmp_path: Path) -> None:
-    """Sensors, schedules and people start runs of different syncs at one moment, the very first one too."""
+def test_several_processes_write_at_the_same_time(history: RunHistory, tmp_path: Path) -> None:
+    """Sensors, schedules and users start runs of different syncs at the same moment, even the very first run."""
     path = tmp_path / ".ondatra" / "history.sqlite"
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(name)]) for name in range(3)]
 
@@ -192,8 +192,8 @@ def test_older_runs_are_on_further_pages(history: RunHistory) -> None:
     assert () == history.list_runs("sync.hubspot", limit=2, offset=9)
 
 
-def test_a_run_is_found_by_its_name(history: RunHistory) -> None:
-    """A dry one too; another sync's isn't this one's."""
+def test_a_run_is_found_by_its_id(history: RunHistory) -> None:
+    """Dry runs are found too, but no runs of another sync."""
     assert history.find_run("sync.hubspot", "run-1") is None
     history.finish_run(ended(a_run(1), RunResult.DRY))
     history.finish_run(ended(a_run(2)))
@@ -210,10 +210,10 @@ def test_a_run_is_found_by_its_name(history: RunHistory) -> None:
         lambda content: content.replace(b'{"delivered":3}', b'{"delivered":3]'),
     ],
 )
-def test_a_damaged_history_is_a_warning_and_for_who_needs_it_a_sentence(
+def test_a_damaged_history_is_a_warning_or_an_error_if_it_is_required(
     tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Deliveries go on: nothing of them depends on it."""
+    """Deliveries continue, because they don't depend on the history."""
     path = tmp_path / "history.sqlite"
     RunHistory(path).finish_run(ended(a_run(), counts={"delivered": 3}))
     with sqlite3.connect(path) as connection:

@@ -1,4 +1,4 @@
-"""How far a run has come, as those see it who look at it from outside."""
+"""The progress of a run as other processes see it."""
 
 import contextlib
 import os
@@ -9,8 +9,8 @@ from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.sync.running_progress_reader import LiveProgress, read_live_progress
 
 
-def test_a_run_is_counted_while_it_goes_on(harness) -> None:
-    """Rows that have ended, wherever they are by now, and keys that are still to go; each once."""
+def test_a_run_is_counted_while_it_is_in_progress(harness) -> None:
+    """Rows that have ended are counted wherever they are, and so are the keys that wait; each is counted once."""
     harness.batch_size = 2
     seen: list[LiveProgress | None] = []
 
@@ -28,21 +28,21 @@ def test_a_run_is_counted_while_it_goes_on(harness) -> None:
     assert 0 == told[0].record_count < told[-1].record_count
 
 
-def test_what_has_ended_has_no_progress(harness) -> None:
-    """Nor has what never began."""
+def test_a_run_that_has_ended_has_no_progress(harness) -> None:
+    """Neither has a sync that never ran."""
     assert read_live_progress(harness.sync, harness.tracking) is None
     harness.contacts.write(a1="Ada")
     harness.run()
     assert read_live_progress(harness.sync, harness.tracking) is None
 
 
-def test_a_run_whose_process_is_gone_does_not_go_on(harness) -> None:
-    """What it left in the queue looks the same; a page would wait for it for ever."""
+def test_a_run_whose_process_is_gone_has_no_progress(harness) -> None:
+    """Its queue looks the same, and a page would wait for it forever."""
     harness.contacts.write(a1="Ada")
     harness.api.push_error = KeyboardInterrupt()
     with contextlib.suppress(KeyboardInterrupt):
         harness.run()
-    for number in (os.getpid(), os.getppid(), 999_999_999):  # another process may have it by now
+    for number in (os.getpid(), os.getppid(), 999_999_999):  # another process may have the number by now
         harness.sync.lock_file.write_text(f"process {number} (delivers)")
         assert read_live_progress(harness.sync, harness.tracking) is None
     with FileLock(harness.sync.lock_file, purpose="delivers"):
@@ -50,7 +50,7 @@ def test_a_run_whose_process_is_gone_does_not_go_on(harness) -> None:
 
 
 def test_a_file_that_is_gone_has_no_records(harness) -> None:
-    """Who prunes the store doesn't wait for who looks."""
+    """Pruning doesn't wait for readers."""
     harness.contacts.write(a1="Ada", b2="Bo")
     harness.run()
     (run_id,) = harness.tracking.list_runs("sync.contacts")

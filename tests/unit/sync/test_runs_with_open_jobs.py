@@ -1,4 +1,4 @@
-"""A sync run that ends with a job open: what it says, what it leaves, and how the next one goes on."""
+"""A sync run that ends with an open job: what it reports, what it leaves, and how the next run continues."""
 
 import dataclasses
 import shutil
@@ -49,7 +49,7 @@ def api() -> Iterator[DemoApi]:
 
 @dataclasses.dataclass
 class OpenJobHarness:
-    """A sync whose API takes as long as it is told to."""
+    """A sync whose API takes as long as the test chooses."""
 
     state: Path
     api: DemoApi
@@ -98,7 +98,7 @@ def harness(tmp_path: Path, api: DemoApi) -> OpenJobHarness:
 
 
 def test_a_run_that_leaves_a_job_open_is_a_warning_and_no_failure(harness):
-    """Nothing has failed: an open job counts neither as delivered nor as not."""
+    """Nothing has failed. Rows in an open job count neither as delivered nor as undelivered."""
     summary = harness.run()
     assert (Severity.WARN, "2 rows in open jobs") == harness.undelivered(summary)
     assert (1, 2) == (summary.queue.open_jobs, summary.queue.units_in_jobs)
@@ -107,8 +107,8 @@ def test_a_run_that_leaves_a_job_open_is_a_warning_and_no_failure(harness):
     assert (Severity.PASS, "nothing waits") == harness.undelivered(harness.run())
 
 
-def test_a_run_with_nothing_due_leaves_a_job_alone(harness):
-    """The time between two polls is the API's."""
+def test_a_run_with_nothing_due_does_not_poll_a_job(harness):
+    """The API decides the time between two polls."""
     harness.run()
     calls = len(harness.api.calls)
     harness.now -= 1
@@ -116,8 +116,8 @@ def test_a_run_with_nothing_due_leaves_a_job_alone(harness):
     assert (False, calls) == (summary.has_run, len(harness.api.calls))
 
 
-def test_a_paused_sync_asks_about_its_jobs_and_hands_nothing_over(harness):
-    """Their time passes meanwhile; a poll sends no row."""
+def test_a_paused_sync_polls_its_jobs_and_sends_no_rows(harness):
+    """The jobs' time passes meanwhile, and a poll sends no row."""
     harness.run()
     harness.hold_reason = "it is paused"
     harness.table.write("c", [1])
@@ -131,8 +131,8 @@ def test_a_paused_sync_asks_about_its_jobs_and_hands_nothing_over(harness):
     assert calls == len(harness.api.calls)
 
 
-def test_a_paused_run_is_begun_for_a_poll_alone(harness):
-    """And for nothing else that could be sent."""
+def test_a_paused_sync_runs_only_for_a_poll(harness):
+    """Rows that wait don't start a run."""
     harness.run()
     harness.hold_reason = "it is paused"
     harness.api.delay_jobs(0)
@@ -141,7 +141,7 @@ def test_a_paused_run_is_begun_for_a_poll_alone(harness):
 
 
 def test_a_dry_sync_makes_no_request_at_all(harness):
-    """Who sets sinks to dry expects none."""
+    """A user who sets sinks to dry expects none."""
     harness.run()
     harness.hold_reason, harness.may_poll = "sinks are dry", False
     calls = len(harness.api.calls)
@@ -152,8 +152,8 @@ def test_a_dry_sync_makes_no_request_at_all(harness):
     assert calls == len(harness.api.calls)
 
 
-def test_a_sync_that_is_held_by_its_guard_asks_about_its_jobs(harness):
-    """Somebody may take a day to say yes."""
+def test_a_sync_that_is_held_by_its_guard_polls_its_jobs(harness):
+    """The user may take a day to allow the deletes."""
     harness.run()
     harness.max_deletes = RowLimit(0)
     harness.table.write("a", [])
@@ -167,8 +167,8 @@ def test_a_sync_that_is_held_by_its_guard_asks_about_its_jobs(harness):
     assert ("J-1", "J-2") == harness.api.jobs()
 
 
-def test_a_lost_queue_submits_no_job_that_is_open_again(harness):
-    """A job may be a thousand invoices; its reference is in the tracking store too."""
+def test_a_lost_queue_does_not_submit_an_open_job_again(harness):
+    """A job may be a thousand invoices. Its reference is in the tracking store too."""
     harness.run()
     harness.table.write("c", [1])
     shutil.rmtree(harness.state / "queue")
@@ -181,8 +181,8 @@ def test_a_lost_queue_submits_no_job_that_is_open_again(harness):
 
 
 @pytest.mark.parametrize("days", [0, 1, 30])
-def test_a_job_of_a_clock_that_was_ahead_is_asked_about(harness, days):
-    """At once, and its time to end begins with the right clock."""
+def test_a_job_of_a_clock_that_was_ahead_is_polled(harness, days):
+    """It is polled at once, and its timeout begins with the right clock."""
     harness.now += 3650 * DAY
     harness.run()
     harness.now -= (3650 - days) * DAY
@@ -201,7 +201,7 @@ def test_a_job_of_a_clock_that_was_ahead_is_asked_about(harness, days):
 
 @pytest.mark.parametrize("back", [4 * MINUTE, 3650 * DAY])
 def test_a_clock_that_is_set_back_while_a_job_is_open_ends_no_job(harness, back):
-    """Four minutes are no jump: the time between two polls is the API's."""
+    """Four minutes are no jump of the clock, so the time between two polls still counts."""
     harness.run()
     calls = len(harness.api.calls)
     harness.now -= back
@@ -209,8 +209,8 @@ def test_a_clock_that_is_set_back_while_a_job_is_open_ends_no_job(harness, back)
     assert (len(harness.api.calls) > calls) == (back > HOUR)
 
 
-def test_a_lost_queue_asks_about_a_job_of_a_clock_that_was_ahead(harness):
-    """The frontier has the moments at which its times were set."""
+def test_a_lost_queue_polls_a_job_of_a_clock_that_was_ahead(harness):
+    """The queue snapshot has the moments at which the job's times were set."""
     harness.now += 3650 * DAY
     harness.run()
     harness.now -= 3650 * DAY

@@ -1,4 +1,4 @@
-"""A canary secret in each form of auth is in no log, record, message, repr or file of a run."""
+"""A canary secret in each form of auth: it is in no log, record, message, repr or file of a run."""
 
 import dataclasses
 import traceback
@@ -36,7 +36,7 @@ AUTHS = {
     "headers": '"headers": {"X-Token": {"env": "KEY"}}',
     "env": '"env": ["KEY"]',
 }
-# each row ends in another way, and every message is made of what the API said
+# each row ends in another way, and every message contains what the API answered
 PUSH = """
 API = {"base_url": "BASE", AUTH, "retry": 1, "backoff": 0, "push": {"batch_size": SIZE}}
 
@@ -71,7 +71,7 @@ def echo_api_url() -> Iterator[str]:
 
 
 def echoing_sync(folder: Path, push: str, *, values: Iterable[int]) -> tuple[Sync, KeyedFeedTable]:
-    """A sync with this push function, and its table: a row for each value."""
+    """Return a sync with this push function, and its table with a row for each value."""
     (folder / "lib").mkdir()
     (folder / "lib" / "api.star").write_text(push, encoding="utf-8")
     table = KeyedFeedTable(UnitKind.ROW)
@@ -82,10 +82,10 @@ def echoing_sync(folder: Path, push: str, *, values: Iterable[int]) -> tuple[Syn
 
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
 @pytest.mark.parametrize("size", [1, 100])
-def test_no_secret_shows(
+def test_no_secret_is_shown(
     auth: str, size: int, echo_api_url: str, tmp_path: Path, captured_output: Callable[[], str]
 ) -> None:
-    """Though the API gives back all that it is sent, and push() puts it wherever it can."""
+    """The API returns all that it receives, and push() puts that wherever it can."""
     text = PUSH.replace("AUTH", auth).replace("BASE", echo_api_url).replace("SIZE", str(size))
     sync, table = echoing_sync(tmp_path, text, values=range(1, 8))
 
@@ -104,7 +104,7 @@ def test_no_secret_shows(
     assert bool(allowed) == ("REFRESH" in auth)
 
 
-# what is kept of a job, what is said of its end, and what becomes of finalize
+# a job's reference, its outcome and the error of finalize contain what the API answered
 JOBS = """
 API = {
     "base_url": "BASE",
@@ -144,10 +144,10 @@ def finalize(succeeded, failed):
 
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
 @pytest.mark.parametrize("values", [(1, 2, 3, 4, 5), (5,)])
-def test_no_secret_shows_in_a_job(
+def test_no_secret_is_shown_in_a_job(
     auth: str, values: tuple[int, ...], echo_api_url: str, tmp_path: Path, captured_output: Callable[[], str]
 ) -> None:
-    """Its reference leaves the queue's own file masked; whatever poll and finalize say is told."""
+    """Outside the queue's file the job's reference is masked. The messages of poll and finalize are masked too."""
     text = JOBS.replace("AUTH", auth).replace("BASE", echo_api_url)
     sync, table = echoing_sync(tmp_path, text, values=values)
     clock = [1_800_000_000.0]
@@ -165,13 +165,13 @@ def test_no_secret_shows_in_a_job(
     told = "\n".join([captured_output(), *shown])
     assert "***" in told
     assert [] == find_secrets_in_text(told)
-    # what only its owner reads has what the API answered: a job is found by just that
+    # only the owner reads these files, and a job is found by exactly what the API answered
     assert not {name for name in find_secrets_in_folder(tmp_path) if not name.startswith(("tokens/", "queue/"))}
 
 
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
-def test_a_variable_that_is_not_set_is_told_by_its_name(auth: str, echo_api_url: str, tmp_path: Path) -> None:
-    """The sync fails with a sentence before anything is sent; nothing of the others' values is in it."""
+def test_the_message_about_a_variable_that_is_not_set_names_it(auth: str, echo_api_url: str, tmp_path: Path) -> None:
+    """The sync fails before anything is sent, and the message has no value of another variable."""
     text = PUSH.replace("AUTH", auth).replace("BASE", echo_api_url).replace("SIZE", "1")
     sync, table = echoing_sync(tmp_path, text, values=[1])
     missing = sync.push_config.variables[-1]
@@ -185,10 +185,10 @@ def test_a_variable_that_is_not_set_is_told_by_its_name(auth: str, echo_api_url:
     assert {} == find_secrets_in_folder(tmp_path)
 
 
-def test_no_beginning_of_a_secret_shows_where_push_cuts_an_answer(
+def test_no_beginning_of_a_secret_is_shown_when_push_cuts_an_answer(
     echo_api_url: str, tmp_path: Path, captured_output: Callable[[], str]
 ) -> None:
-    """Many authors put the first characters of an answer into the message."""
+    """Many users put the first characters of an answer into the message."""
     push = """
 API = {"base_url": "BASE", "auth": {"env": "KEY"}, "retry": 0}
 

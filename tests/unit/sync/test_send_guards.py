@@ -1,4 +1,4 @@
-"""What would be removed from a destination is counted before anything is sent, and may have to be let go."""
+"""The guard of deletes: it counts them before anything is sent, and the user may have to allow them."""
 
 import contextlib
 import dataclasses
@@ -53,11 +53,11 @@ class DeleteGuardHarness:
     hold_reason: str | None = None
     hold_reason_after_batch: str | None = None
     batch_size: int = 100
-    push_error: BaseException | None = None  # who hands rows over
+    push_error: BaseException | None = None  # raised by push()
     base_url: str = "https://api.example.com"
 
     def write(self, rows: Rows) -> None:
-        """A version with just these rows: all that differs by key, or all of it, is deleted and inserted."""
+        """Write a version with just these rows: changed keys, or the whole table, are deleted and inserted."""
         self.version += 1
         wanted = [(key, part) for key, parts in rows.items() for part in parts]
         old = {rowid: row for rowid, row in self.rows.items() if self._replaces(row, wanted)}
@@ -158,7 +158,7 @@ class DeleteGuardHarness:
         )
 
     def run(self, *, allows_deletes: bool = False) -> tuple[RunSummary, SyncCheckResult]:
-        """The run, and what the guard says of it."""
+        """Run the sync, and return its summary and the guard's check."""
         self.now += 1
         self.sent_change_types.clear()
         occasion = RunOptions(trigger="test", allows_deletes=allows_deletes)
@@ -178,8 +178,8 @@ def a_delivered(tmp_path: Path, kind: str, limit: str, rows: Rows) -> DeleteGuar
     return guarded
 
 
-def test_within_the_limit_deletes_go(tmp_path: Path) -> None:
-    """A guard that stops ordinary days would be switched off."""
+def test_deletes_within_the_limit_are_sent(tmp_path: Path) -> None:
+    """Users would switch off a guard that stops ordinary days."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(8))
     _, guard = guarded.run()
@@ -190,8 +190,8 @@ def test_within_the_limit_deletes_go(tmp_path: Path) -> None:
     )
 
 
-def test_over_the_limit_nothing_is_sent_and_the_queue_keeps_it(tmp_path: Path) -> None:
-    """An empty export upstream mustn't empty the CRM; also the rows beside the deletes wait."""
+def test_over_the_limit_nothing_is_sent_and_the_queue_keeps_the_changes(tmp_path: Path) -> None:
+    """An empty export upstream must not empty the CRM. The rows next to the deletes wait too."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write({**keys(7), "new": ["p"]})
     for _ in range(2):
@@ -205,8 +205,8 @@ def test_over_the_limit_nothing_is_sent_and_the_queue_keeps_it(tmp_path: Path) -
     assert "ondatra run --allow-deletes sync.a" in guard.description
 
 
-def test_what_was_let_go_stays_so_until_it_has_arrived(tmp_path: Path) -> None:
-    """Else each retry of an allowed delete would have to be allowed again."""
+def test_deletes_stay_allowed_until_they_have_arrived(tmp_path: Path) -> None:
+    """Otherwise each retry of an allowed delete would have to be allowed again."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(5))
     guarded.run()
@@ -220,8 +220,8 @@ def test_what_was_let_go_stays_so_until_it_has_arrived(tmp_path: Path) -> None:
     assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent_change_types)
 
 
-def test_a_lost_queue_knows_what_was_let_go(tmp_path: Path) -> None:
-    """A person has said yes to it; a file that is gone isn't a reason to ask again."""
+def test_a_lost_queue_knows_which_deletes_were_allowed(tmp_path: Path) -> None:
+    """The user has allowed them. A missing file is no reason to ask again."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(5))
     guarded.status = "error: later"
@@ -234,11 +234,11 @@ def test_a_lost_queue_knows_what_was_let_go(tmp_path: Path) -> None:
 
 
 class GuardCrash(BaseException):
-    """The process ends here."""
+    """A crash: the process ends here."""
 
 
-def test_rows_that_may_have_arrived_take_the_places_of_those_that_go(tmp_path: Path) -> None:
-    """After a kill and a lost queue nobody knows of any of them; the table is as large as ever."""
+def test_inserts_that_may_have_arrived_replace_rows_that_are_deleted(tmp_path: Path) -> None:
+    """After a kill and a lost queue the state of all these rows is unknown, but the table is as large as before."""
     guarded = a_delivered(tmp_path, "table", "1", keys(10))
     guarded.write(keys(10))
     guarded.push_error = GuardCrash()
@@ -251,8 +251,8 @@ def test_rows_that_may_have_arrived_take_the_places_of_those_that_go(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_lost_queue_knows_how_much_the_api_has_of_whole_contents(tmp_path: Path, kind: str) -> None:
-    """Nothing else tells that a content shrinks."""
+def test_a_lost_queue_knows_how_many_rows_of_a_mirror_the_api_has(tmp_path: Path, kind: str) -> None:
+    """Nothing else shows that a mirror shrinks."""
     guarded = DeleteGuardHarness(tmp_path, kind, "20%", batch_size=0)
     guarded.write({"a": ["p"] * 6, "b": ["q"] * 4})
     guarded.run()
@@ -266,8 +266,8 @@ def test_a_lost_queue_knows_how_much_the_api_has_of_whole_contents(tmp_path: Pat
     )
 
 
-def test_a_whole_content_that_was_refused_is_not_what_the_api_has(tmp_path: Path) -> None:
-    """It still has the one before: going back to that removes nothing."""
+def test_a_mirror_that_was_rejected_is_not_what_the_api_has(tmp_path: Path) -> None:
+    """The API still has the mirror before it, so a return to that removes nothing."""
     guarded = DeleteGuardHarness(tmp_path, "table", "1", batch_size=0)
     guarded.write(keys(1))
     guarded.run()
@@ -281,8 +281,8 @@ def test_a_whole_content_that_was_refused_is_not_what_the_api_has(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_a_whole_content_that_was_taken_for_delivered_is_what_the_api_has(tmp_path: Path, kind: str) -> None:
-    """Emptied by mistake it would go out as nothing at all."""
+def test_a_mirror_that_was_assumed_delivered_is_what_the_api_has(tmp_path: Path, kind: str) -> None:
+    """Otherwise a table that was emptied by mistake would be sent as no rows."""
     guarded = DeleteGuardHarness(tmp_path, kind, "1", batch_size=0)
     guarded.write({"a": ["p"] * 3, "b": ["q"] * 2})
     resync_queue(guarded.sync, guarded.ports, ResyncOptions(assumes_delivered=True))
@@ -295,8 +295,8 @@ def test_a_whole_content_that_was_taken_for_delivered_is_what_the_api_has(tmp_pa
     )
 
 
-def test_another_api_has_nothing_of_a_whole_content(tmp_path: Path) -> None:
-    """What the one before had can't be removed from it."""
+def test_another_api_has_no_rows_of_a_mirror(tmp_path: Path) -> None:
+    """Rows of the first API can't be removed from the second."""
     guarded = DeleteGuardHarness(tmp_path, "table", "1", batch_size=0)
     guarded.write(keys(4))
     guarded.run()
@@ -307,8 +307,8 @@ def test_another_api_has_nothing_of_a_whole_content(tmp_path: Path) -> None:
     assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent_change_types)
 
 
-def test_the_next_change_is_counted_anew(tmp_path: Path) -> None:
-    """What was let go once isn't let go for ever."""
+def test_the_next_deletes_are_counted_again(tmp_path: Path) -> None:
+    """Deletes that were allowed once aren't allowed forever."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(5))
     guarded.run(allows_deletes=True)
@@ -317,8 +317,8 @@ def test_the_next_change_is_counted_anew(tmp_path: Path) -> None:
     assert (Severity.ERROR, []) == (guard.severity, guarded.sent_change_types)
 
 
-def test_rows_that_come_back_lift_it(tmp_path: Path) -> None:
-    """The source was mended: nothing is left to remove, and nobody has to say yes."""
+def test_after_the_rows_come_back_nothing_has_to_be_allowed(tmp_path: Path) -> None:
+    """The source was fixed, so nothing is left to remove."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(2))
     guarded.run()
@@ -332,16 +332,18 @@ def test_rows_that_come_back_lift_it(tmp_path: Path) -> None:
     ("limit", "left", "severity"),
     [("10%", 9, Severity.PASS), ("10%", 8, Severity.ERROR), ("0", 9, Severity.ERROR), ("100%", 0, Severity.PASS)],
 )
-def test_a_share_is_of_the_groups_that_the_api_has(tmp_path: Path, limit: str, left: int, severity: Severity) -> None:
-    """Groups, not rows: one long invoice is one invoice."""
+def test_a_percentage_is_of_the_groups_that_the_api_has(
+    tmp_path: Path, limit: str, left: int, severity: Severity
+) -> None:
+    """The guard counts groups and not rows: one long invoice is one invoice."""
     guarded = a_delivered(tmp_path, "tracked", limit, {**keys(9), "k09": ["p"] * 90})
     guarded.write(dict(list({"k09": ["p"] * 90, **keys(9)}.items())[10 - left :]))
     _, guard = guarded.run()
     assert severity == guard.severity, guard.description
 
 
-def test_groups_are_counted_once_a_version(tmp_path: Path) -> None:
-    """To count them the table is read, which takes Spark: a retry shouldn't."""
+def test_groups_are_counted_once_for_each_version(tmp_path: Path) -> None:
+    """To count them, the table is read, which needs Spark. A retry should not need it."""
     guarded = a_delivered(tmp_path, "tracked", "10%", keys(10))
     guarded.write(keys(4))
     before = guarded.snapshot_count
@@ -350,8 +352,8 @@ def test_groups_are_counted_once_a_version(tmp_path: Path) -> None:
     assert before + 1 == guarded.snapshot_count
 
 
-def test_a_table_that_is_replaced_counts_by_what_it_shrinks(tmp_path: Path) -> None:
-    """Each change of such a table deletes every row: only the difference is a loss."""
+def test_a_table_that_is_replaced_counts_by_how_much_it_shrinks(tmp_path: Path) -> None:
+    """Each change of such a table deletes every row, so only the difference is a loss."""
     guarded = a_delivered(tmp_path, "table", "10%", keys(20))
     guarded.write(keys(18))
     _, guard = guarded.run()
@@ -363,15 +365,15 @@ def test_a_table_that_is_replaced_counts_by_what_it_shrinks(tmp_path: Path) -> N
 
 
 def test_a_partition_that_shrinks_is_not_hidden_by_one_that_grows(tmp_path: Path) -> None:
-    """A day that was lost stays lost, however much today brought."""
+    """A lost day stays lost, however many rows today has."""
     guarded = a_delivered(tmp_path, "partition", "3", {"a": ["mon"] * 5, "b": ["tue"] * 2})
     guarded.write({"a": ["mon"], "b": ["tue"] * 9})
     _, guard = guarded.run()
     assert (Severity.ERROR, {"removed": 4, "held_by_api": 7}) == (guard.severity, guard.counts)
 
 
-def test_rows_that_never_arrived_are_no_part_of_what_the_api_has(tmp_path: Path) -> None:
-    """Half the table was refused: two of the five that are there are 40 %."""
+def test_rows_that_never_arrived_do_not_count_as_rows_of_the_api(tmp_path: Path) -> None:
+    """Half of the table was rejected. Two of the five rows that the API has are 40 %."""
     guarded = DeleteGuardHarness(tmp_path, "tracked", "30%")
     guarded.write(keys(5))
     guarded.run()
@@ -383,8 +385,8 @@ def test_rows_that_never_arrived_are_no_part_of_what_the_api_has(tmp_path: Path)
     assert (Severity.ERROR, {"removed": 2, "held_by_api": 5}) == (guard.severity, guard.counts)
 
 
-def test_a_held_sync_is_told_of_what_would_be_too_much(tmp_path: Path) -> None:
-    """Paused or dry, one wants to know before it goes; and what is small adds up until it is sent."""
+def test_a_paused_sync_reports_deletes_over_the_limit(tmp_path: Path) -> None:
+    """Users of a paused or dry sync want to know it before the rows are sent. Small changes add up until then."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.hold_reason = "it is paused"
     for left, severity in ((9, Severity.PASS), (8, Severity.PASS), (7, Severity.ERROR)):
@@ -396,8 +398,8 @@ def test_a_held_sync_is_told_of_what_would_be_too_much(tmp_path: Path) -> None:
     assert Severity.ERROR == guarded.run()[1].severity
 
 
-def test_while_nothing_is_sent_nothing_is_let_go(tmp_path: Path) -> None:
-    """The command says so; weeks later nobody would think of it any more."""
+def test_while_nothing_is_sent_no_deletes_can_be_allowed(tmp_path: Path) -> None:
+    """The command says so. Weeks later, the user would not remember the permission."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(5))
     guarded.hold_reason = "it is paused"
@@ -410,8 +412,8 @@ def test_while_nothing_is_sent_nothing_is_let_go(tmp_path: Path) -> None:
     assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent_change_types)
 
 
-def test_a_run_that_is_sending_stops_after_its_batch(tmp_path: Path) -> None:
-    """Who pauses a sync has a reason that can't wait for a million rows."""
+def test_a_run_that_is_sending_stops_after_its_batch_when_it_is_paused(tmp_path: Path) -> None:
+    """A user who pauses a sync has a reason that can't wait for a million rows."""
     guarded = DeleteGuardHarness(tmp_path, "merge", "0", batch_size=1, hold_reason_after_batch="it is paused")
     guarded.write(keys(4))
     summary, _ = guarded.run()
@@ -423,8 +425,8 @@ def test_a_run_that_is_sending_stops_after_its_batch(tmp_path: Path) -> None:
     assert ["insert"] * 3 == guarded.sent_change_types
 
 
-def test_a_resync_goes_past_the_guard_like_any_change(tmp_path: Path) -> None:
-    """What was let go before it has nothing to say about what it removes."""
+def test_the_guard_checks_a_resync_like_any_change(tmp_path: Path) -> None:
+    """Deletes that were allowed before the resync say nothing about what it removes."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(6))
     guarded.run(allows_deletes=True)
@@ -435,7 +437,7 @@ def test_a_resync_goes_past_the_guard_like_any_change(tmp_path: Path) -> None:
 
 
 def test_without_a_limit_nothing_is_counted(tmp_path: Path) -> None:
-    """The check is there for all, and passes."""
+    """Every sync has the check, and it passes."""
     guarded = a_delivered(tmp_path, "merge", "5", keys(2))
     sink = dataclasses.replace(guarded.sync.sink, max_deletes=None)
     sync = dataclasses.replace(guarded.sync, sink=sink)
@@ -446,8 +448,8 @@ def test_without_a_limit_nothing_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_contents_that_go_out_whole_are_counted_by_row(tmp_path: Path, kind: str) -> None:
-    """Nothing is kept of what the API has of them but how much it was."""
+def test_mirrors_are_counted_by_row(tmp_path: Path, kind: str) -> None:
+    """Only the number of rows is kept of what the API has."""
     guarded = DeleteGuardHarness(tmp_path, kind, "20%", batch_size=0)
     guarded.write({"a": ["p"] * 6, "b": ["q"] * 4})
     guarded.run()

@@ -1,4 +1,4 @@
-"""State folders that are new, copied, lost or put back, and two of them that deliver one sync at once."""
+"""The state folders of a sync: new, copied, lost or restored, or two that deliver it at the same time."""
 
 import dataclasses
 import shutil
@@ -25,7 +25,7 @@ SYNC = "sync.contacts"
 
 
 class WatchedStore(RecordStore):
-    """One that tells when a mark of another state folder was read."""
+    """A store that notes when a heartbeat of another state folder was read."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -39,7 +39,7 @@ class WatchedStore(RecordStore):
 
 
 class SyncMachine:
-    """A desk with a state folder of its own, and what a run says while it goes on."""
+    """A machine with a separate state folder, and the messages of its runs."""
 
     def __init__(self, state: Path, records: Path, contacts: ContactsTable, api: InMemoryContactApi) -> None:
         state.mkdir(exist_ok=True)
@@ -77,7 +77,9 @@ def machines(tmp_path: Path) -> tuple[SyncMachine, SyncMachine]:
     return one, two
 
 
-def test_a_first_run_says_before_its_first_call_what_goes_where(machines: tuple[SyncMachine, SyncMachine]) -> None:
+def test_a_first_run_says_before_its_first_call_what_it_sends_and_where(
+    machines: tuple[SyncMachine, SyncMachine],
+) -> None:
     one, _ = machines
     one.harness.contacts.write(a1="Ada", b2="Bob")
     said_before: list[list[str]] = []
@@ -92,7 +94,7 @@ def test_a_first_run_says_before_its_first_call_what_goes_where(machines: tuple[
     assert [said, said] == said_before
 
 
-def test_a_new_state_folder_goes_on_from_the_frontier_and_says_so(machines: tuple[SyncMachine, SyncMachine]) -> None:
+def test_a_new_state_folder_continues_from_the_snapshot_and_says_so(machines: tuple[SyncMachine, SyncMachine]) -> None:
     one, two = machines
     one.harness.contacts.write(a1="Ada")
     one.run()
@@ -105,7 +107,7 @@ def test_a_new_state_folder_goes_on_from_the_frontier_and_says_so(machines: tupl
     assert said.endswith(f"by the state folder with the id {one.id}")
 
 
-def test_a_copied_state_folder_has_an_id_of_its_own_and_says_so(machines: tuple[SyncMachine, SyncMachine]) -> None:
+def test_a_copied_state_folder_gets_a_new_id_and_says_so(machines: tuple[SyncMachine, SyncMachine]) -> None:
     one, two = machines
     one.harness.contacts.write(a1="Ada")
     one.run()
@@ -137,7 +139,7 @@ def test_a_damaged_id_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_put_back", [False, True])
-def test_a_lost_or_restored_queue_goes_on_from_the_frontier_and_says_so(
+def test_a_lost_or_restored_queue_continues_from_the_snapshot_and_says_so(
     machines: tuple[SyncMachine, SyncMachine], tmp_path: Path, *, is_put_back: bool
 ) -> None:
     one, _ = machines
@@ -159,10 +161,11 @@ def test_a_lost_or_restored_queue_goes_on_from_the_frontier_and_says_so(
 
 
 @pytest.mark.parametrize("witness", ["records", "sync log"])
-def test_without_a_frontier_nothing_is_sent_until_that_is_allowed(
+def test_without_a_snapshot_nothing_is_sent_until_the_user_allows_it(
     machines: tuple[SyncMachine, SyncMachine], witness: str
 ) -> None:
-    """Records or the sync log show that rows were delivered: sent as new ones, they would be there twice."""
+    """Records or the sync log show that rows were delivered. If they were sent as new, the API would have them
+    twice."""
     one, two = machines
     one.harness.contacts.write(a1="Ada")
     if witness == "records":
@@ -178,10 +181,10 @@ def test_without_a_frontier_nothing_is_sent_until_that_is_allowed(
 
 
 @pytest.mark.parametrize("ahead", [1, -100_000])
-def test_a_run_stops_when_another_one_has_ended_since_it_began(
+def test_a_run_stops_if_another_one_has_ended_since_it_began(
     machines: tuple[SyncMachine, SyncMachine], ahead: int
 ) -> None:
-    """Whose clock is ahead doesn't matter."""
+    """It doesn't matter whose clock is ahead."""
     one, two = machines
     one.harness.contacts.write(a1="Ada")
     one.run()
@@ -189,7 +192,7 @@ def test_a_run_stops_when_another_one_has_ended_since_it_began(
     run: list[RunSummary] = []
 
     def source() -> object:
-        if not run:  # before this run has its queue, the other one begins and ends
+        if not run:  # before this run locks its queue, the other one begins and ends
             two.harness.now = one.harness.now + ahead
             run.append(two.run())
         return one.harness.contacts.source()
@@ -201,8 +204,10 @@ def test_a_run_stops_when_another_one_has_ended_since_it_began(
     assert [] == one.harness.api.pop_received()
 
 
-def test_a_run_waits_for_a_sign_of_one_that_has_not_ended_elsewhere(machines: tuple[SyncMachine, SyncMachine]) -> None:
-    """It stops at the first, and goes on when there is none."""
+def test_a_run_waits_for_a_heartbeat_of_a_run_that_has_not_ended_elsewhere(
+    machines: tuple[SyncMachine, SyncMachine],
+) -> None:
+    """It stops at the first heartbeat, and continues if there is none."""
     one, two = machines
     one.harness.contacts.write(a1="Ada")
     one.run()
@@ -225,8 +230,10 @@ def test_a_run_waits_for_a_sign_of_one_that_has_not_ended_elsewhere(machines: tu
     assert [("insert", 2, "Bob")] == two.harness.api.pop_received()
 
 
-def test_a_run_stops_sending_once_another_state_folder_has_begun_one(machines: tuple[SyncMachine, SyncMachine]) -> None:
-    """What is under way comes to its end; the rest is the other one's."""
+def test_a_run_stops_sending_once_another_state_folder_has_begun_a_run(
+    machines: tuple[SyncMachine, SyncMachine],
+) -> None:
+    """Batches in flight are finished. The other run sends the rest."""
     one, two = machines
     names = {f"{letter}{number}": letter for number, letter in enumerate("abcdef", start=1)}
     one.harness.contacts.write(**names)
@@ -239,7 +246,7 @@ def test_a_run_stops_sending_once_another_state_folder_has_begun_one(machines: t
                 run_id="20991231T000000Z-aaaaaa", state_id=two.id, seen_at=one.harness.build_ports().now()
             )
             two.harness.tracking.write_heartbeat(SYNC, mark)
-            one.harness.now += 11  # time to look around
+            one.harness.now += 11  # time to read heartbeats again
         elif row["id"] == 3:
             assert tracking.met.wait(60)
         return RowOutcome.parse_status("ok")

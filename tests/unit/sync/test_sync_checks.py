@@ -1,4 +1,4 @@
-"""What the checks of a sink say of runs: what is a warning, and what fails the run."""
+"""The checks of a sync: which results are a warning, and which ones fail the run."""
 
 import dataclasses
 from decimal import Decimal
@@ -33,7 +33,7 @@ def all_but_the_first(status: str):
     ],
 )
 def test_more_rejects_than_max_rejects_fail_the_run(harness, limit, *, is_over):
-    """A few bad rows are daily life; many are a mistake upstream."""
+    """A few bad rows are normal, but many are a mistake upstream."""
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = all_but_the_first("reject: no")
     told = verdict(harness, harness.run(), "rejects", SyncLimits(max_rejects=limit))
@@ -45,8 +45,8 @@ def test_more_rejects_than_max_rejects_fail_the_run(harness, limit, *, is_over):
     assert expected == (told.severity, told.description)
 
 
-def test_keys_that_nobody_has_tried_are_to_go_and_not_to_be_tried_again(harness):
-    """While a sync is held they wait for somebody, and for no retry."""
+def test_rows_that_were_never_tried_are_pending_and_not_to_be_retried(harness):
+    """While a sync is paused they wait for the user, not for a retry."""
     harness.contacts.write(a1="x")
     harness.api.choose_outcome = all_but_the_first("error: later")
     harness.run()
@@ -57,7 +57,7 @@ def test_keys_that_nobody_has_tried_are_to_go_and_not_to_be_tried_again(harness)
 
 
 def test_a_row_that_waits_longer_than_max_lag_fails_the_run(harness):
-    """Rows that wait are daily life, too, until somebody misses them."""
+    """Waiting rows are normal too, until the user misses them."""
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = all_but_the_first("error: later")
     limits = SyncLimits(max_lag_seconds=2 * HOUR)
@@ -69,8 +69,8 @@ def test_a_row_that_waits_longer_than_max_lag_fails_the_run(harness):
     assert (Severity.ERROR, "a row has waited for 2.0 hours, longer than @max_lag") == (told.severity, told.description)
 
 
-def test_rows_that_were_given_up_fail_the_run(harness):
-    """From then on nobody tries them by himself."""
+def test_rows_that_failed_too_often_fail_the_run(harness):
+    """From then on they aren't retried automatically."""
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = all_but_the_first("error: later")
     for _ in range(3):
@@ -85,7 +85,7 @@ def test_rows_that_were_given_up_fail_the_run(harness):
 
 
 def test_a_run_that_delivered_nothing_fails(harness):
-    """Though each row may be tried again, something is wrong with all of them."""
+    """Each row may be retried, but something is wrong with all of them."""
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("error: later")
     told = verdict(harness, harness.run(), "undelivered")

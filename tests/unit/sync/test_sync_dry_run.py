@@ -1,4 +1,4 @@
-"""What a run would do, told by the run itself on a copy of its queue: the same counts, and nothing moved."""
+"""The dry run of a sync: it runs on a copy of the queue, has the counts of a run, and changes nothing."""
 
 import shutil
 from pathlib import Path
@@ -15,13 +15,13 @@ from ondatra_dagster.sync.run_summary import DryRunResult, load_expected_changes
 from ondatra_dagster.sync.sync_checks import Severity, check_deletes
 
 QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
-# a becomes 2, b stays, c comes, d goes where the kind takes rows away
+# a becomes 2, b stays, c is new, d is removed if the kind removes rows
 EXPECTED = {
-    "table": RowChangeCounts(creates=0, updates=3, deletes=0),  # new rows stand for old ones
+    "table": RowChangeCounts(creates=0, updates=3, deletes=0),  # new rows replace old ones
     "append": RowChangeCounts(creates=2, updates=0, deletes=0),
     "merge": RowChangeCounts(creates=1, updates=1, deletes=0),
     "tracked": RowChangeCounts(creates=1, updates=1, deletes=1),
-    "scd2": RowChangeCounts(creates=2, updates=2, deletes=0),  # closings are updates
+    "scd2": RowChangeCounts(creates=2, updates=2, deletes=0),  # a closed version is an update
     "partition": RowChangeCounts(creates=1, updates=1, deletes=0),
 }
 
@@ -40,8 +40,8 @@ def numbers(told: DryRunResult) -> tuple[RowChangeCounts, int, int | None, int |
 
 
 @pytest.mark.parametrize("kind", QUERIED)
-def test_rows_that_come_change_and_go_are_counted_as_the_destination_sees_them(tmp_path: Path, kind: str) -> None:
-    """And its size before and after add up."""
+def test_new_changed_and_removed_rows_are_counted_as_the_destination_sees_them(tmp_path: Path, kind: str) -> None:
+    """The destination's number of rows before and after is right too."""
     desk = KindSyncHarness(tmp_path, kind)
     desk.deliver_values(a=[1], b=[5], d=[8])
     before = kept(desk)
@@ -54,8 +54,8 @@ def test_rows_that_come_change_and_go_are_counted_as_the_destination_sees_them(t
 
 
 @pytest.mark.parametrize(("kind", "batch_size"), [*((kind, 100) for kind in QUERIED), ("table", 0), ("partition", 0)])
-def test_a_run_sends_what_was_told_just_before(tmp_path: Path, kind: str, batch_size: int) -> None:
-    """The first run, a change, nothing: by what push is handed, row for row."""
+def test_a_run_has_the_counts_of_the_dry_run_before_it(tmp_path: Path, kind: str, batch_size: int) -> None:
+    """The planned rows are equal for the first run, for a change, and for no change."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
     for values in ({"a": [1], "b": [5]}, {"a": [2]}, {}):
         desk.write(**values)
@@ -63,8 +63,8 @@ def test_a_run_sends_what_was_told_just_before(tmp_path: Path, kind: str, batch_
         assert told == desk.run().grid.to_json()["planned"]
 
 
-def test_a_sync_that_never_ran_creates_every_row_and_leaves_no_frontier(tmp_path: Path) -> None:
-    """The frontier that a first run begins with would make a lost queue of it."""
+def test_a_dry_run_of_a_new_sync_creates_every_row_and_leaves_no_snapshot(tmp_path: Path) -> None:
+    """With the snapshot of a first run, the sync would look as if its queue was lost."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1], b=[5])
     told = desk.run_dry()
@@ -73,8 +73,8 @@ def test_a_sync_that_never_ran_creates_every_row_and_leaves_no_frontier(tmp_path
     assert 2 == len(desk.run_and_pop_received())
 
 
-def test_samples_tell_the_key_and_what_changes_in_it(tmp_path: Path) -> None:
-    """Of an update just the columns that differ, of the others all that there is."""
+def test_samples_show_the_key_and_what_changes_in_it(tmp_path: Path) -> None:
+    """An update shows just the columns that differ. Other changes show all columns."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.write(a=[2], b=[5])
@@ -91,8 +91,8 @@ def test_samples_tell_the_key_and_what_changes_in_it(tmp_path: Path) -> None:
     )
 
 
-def test_a_group_s_sample_tells_how_many_rows_it_has(tmp_path: Path) -> None:
-    """Its rows may be thousands."""
+def test_the_sample_of_a_group_shows_how_many_rows_it_has(tmp_path: Path) -> None:
+    """A group may have thousands of rows."""
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(a=[1, 2, 3])
     desk.write(a=[4])
@@ -102,12 +102,12 @@ def test_a_group_s_sample_tells_how_many_rows_it_has(tmp_path: Path) -> None:
     assert ("a", 3, 1) == (sample.key, sample.rows_before, sample.rows_after)
 
 
-def test_what_waits_or_died_is_told_beside_and_not_expected(tmp_path: Path) -> None:
-    """A run that starts now leaves them alone; what the API has is counted without them."""
+def test_waiting_rows_and_dead_letters_are_counted_separately(tmp_path: Path) -> None:
+    """A run that starts now doesn't send them. The rows that the API has are counted without them."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.api.choose_status = lambda row: {"a": "error: later", "b": "reject: no"}.get(row[1], "ok")
     desk.deliver_values(a=[1], b=[2], c=[3])
-    desk.now -= 10_000  # nothing falls due
+    desk.now -= 10_000  # nothing is due
     told = desk.run_dry()
     assert (RowChangeCounts(), 0, 1, 1) == numbers(told)
     assert (1, 1) == (told.counts["waiting"], told.counts["dead"])
@@ -116,7 +116,7 @@ def test_what_waits_or_died_is_told_beside_and_not_expected(tmp_path: Path) -> N
 
 
 def test_a_newer_value_of_a_dead_letter_is_a_create(tmp_path: Path) -> None:
-    """The API never took the older one."""
+    """The API never accepted the older one."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.api.choose_status = lambda row: "reject: no"
     desk.deliver_values(a=[1])
@@ -124,8 +124,8 @@ def test_a_newer_value_of_a_dead_letter_is_a_create(tmp_path: Path) -> None:
     assert (RowChangeCounts(creates=1), 1, 0, 1) == numbers(desk.run_dry())
 
 
-def test_the_guard_speaks_and_leave_counts_for_the_dry_run_only(tmp_path: Path) -> None:
-    """Whoever asks with --allow-deletes has let nothing go yet."""
+def test_the_guard_checks_a_dry_run_but_its_permission_is_not_kept(tmp_path: Path) -> None:
+    """A dry run with --allow-deletes has allowed no deletes."""
     desk = KindSyncHarness(tmp_path, "tracked", max_deletes=RowLimit(1))
     desk.deliver_values(a=[1], b=[2], c=[3])
     desk.write(a=[], b=[])
@@ -136,8 +136,8 @@ def test_the_guard_speaks_and_leave_counts_for_the_dry_run_only(tmp_path: Path) 
     assert RowChangeCounts(deletes=2) == told.expected_changes.change_counts
 
 
-def test_a_lost_queue_goes_on_from_its_frontier_in_the_copy_only(tmp_path: Path) -> None:
-    """As a run would; and that one finds the frontier as it was."""
+def test_a_dry_run_rebuilds_a_lost_queue_in_its_copy_only(tmp_path: Path) -> None:
+    """A later run rebuilds it too, and finds the snapshot unchanged."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1], b=[5])
     shutil.rmtree(desk.state / "queue")
@@ -148,8 +148,8 @@ def test_a_lost_queue_goes_on_from_its_frontier_in_the_copy_only(tmp_path: Path)
     assert before == kept(desk)
 
 
-def test_what_a_run_refuses_is_told_and_noted(tmp_path: Path) -> None:
-    """The sentence is the run's own."""
+def test_the_reason_why_a_run_would_be_refused_is_reported_and_stored(tmp_path: Path) -> None:
+    """It is the same sentence as in a run."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.base_url = "https://elsewhere.example.com"
@@ -161,8 +161,8 @@ def test_what_a_run_refuses_is_told_and_noted(tmp_path: Path) -> None:
     assert (real,) == history.list_runs(SYNC_ID)
 
 
-def test_the_history_has_its_numbers(tmp_path: Path) -> None:
-    """And no row of anybody's."""
+def test_the_history_has_the_counts_of_a_dry_run(tmp_path: Path) -> None:
+    """It has no values of the user's rows."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.write(a=[4711])
@@ -176,7 +176,7 @@ def test_the_history_has_its_numbers(tmp_path: Path) -> None:
     assert "4711" not in str(run)
 
 
-def test_a_whole_table_is_compared_with_what_went_out_last(tmp_path: Path) -> None:
+def test_a_mirror_is_compared_with_the_last_one_that_was_sent(tmp_path: Path) -> None:
     """Nothing else is kept of it."""
     desk = KindSyncHarness(tmp_path, "table", batch_size=0)
     desk.deliver_values(a=[1], b=[5], c=[6])
@@ -184,8 +184,8 @@ def test_a_whole_table_is_compared_with_what_went_out_last(tmp_path: Path) -> No
     assert (RowChangeCounts(updates=2, deletes=1), 3, 3, 2) == numbers(desk.run_dry())
 
 
-def test_rows_that_nobody_has_counted_are_unknown(tmp_path: Path) -> None:
-    """Better than a number that is wrong."""
+def test_numbers_of_rows_that_were_not_counted_are_unknown(tmp_path: Path) -> None:
+    """This is better than a wrong number."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.write(b=[2])

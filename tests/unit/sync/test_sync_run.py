@@ -17,7 +17,7 @@ HOUR = 3600
 
 @pytest.fixture
 def harness(harness_at_each_location):
-    """A bucket has to do what a folder does."""
+    """Return a sync at each location: a bucket must do what a folder does."""
     return harness_at_each_location
 
 
@@ -26,7 +26,7 @@ def verdicts(harness, summary):
 
 
 def test_the_first_run_sends_the_table_and_the_second_nothing(harness):
-    """A no-op must be free of calls: users run it on a schedule."""
+    """A run with nothing to do must make no calls, because users run it on a schedule."""
     harness.contacts.write(a1="Ada", a2="Ben")
     first = harness.run()
     assert [("insert", 1, "Ada"), ("insert", 2, "Ben")] == harness.api.pop_received()
@@ -37,8 +37,8 @@ def test_the_first_run_sends_the_table_and_the_second_nothing(harness):
     assert {Severity.PASS} == set(verdicts(harness, first).values())
 
 
-def test_a_change_goes_out_as_the_pair_of_its_images(harness):
-    """Push may want to see what was there before."""
+def test_a_change_is_sent_with_the_image_before_and_the_image_after(harness):
+    """push() may need the old values."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.run()
     harness.api.pop_received()
@@ -46,15 +46,15 @@ def test_a_change_goes_out_as_the_pair_of_its_images(harness):
     harness.run()
     assert [("update_preimage", 2, "Ben"), ("update_postimage", 2, "Bea")] == harness.api.pop_received()
     assert ("2", "update_postimage", "succeeded") in harness.record_statuses()
-    assert 3 == len(harness.record_statuses())  # the image before has no record of its own
+    assert 3 == len(harness.record_statuses())  # the image before has no record
 
 
 @pytest.mark.parametrize(
     ("before", "after", "recorded"),
     [("reject: no", "ok", "succeeded"), ("ok", "reject: no", "rejected"), ("reject: no", "reject: no", "rejected")],
 )
-def test_an_update_is_recorded_once_as_its_image_after_ends(harness, before, after, recorded):
-    """Two records of one change would be two ends of it; a lost queue would believe the worse one."""
+def test_an_update_is_recorded_once_with_the_outcome_of_its_image_after(harness, before, after, recorded):
+    """Two records of one change would be two outcomes, and a lost queue would use the worse one."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.contacts.write(a1="Ann")
@@ -66,8 +66,8 @@ def test_an_update_is_recorded_once_as_its_image_after_ends(harness, before, aft
     assert (recorded == "rejected") == summary.grid.total(GridRow.REJECTED) == summary.queue.dead_units
 
 
-def test_a_bad_row_takes_no_other_with_it(harness):
-    """One reject among good rows was a hundred lost rows elsewhere."""
+def test_a_bad_row_does_not_affect_the_other_rows(harness):
+    """In other tools, one rejected row among good ones was a hundred lost rows."""
     harness.contacts.write(a1="Ada", a2="", a3="Cyn")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["name"] else "reject: no name")
     summary = harness.run()
@@ -81,8 +81,8 @@ def test_a_bad_row_takes_no_other_with_it(harness):
     assert 1 == summary.queue.dead_units
 
 
-def test_a_row_delivered_with_a_warning_is_in_log_and_check(harness, caplog):
-    """Nobody looks at the records of what arrived."""
+def test_a_row_delivered_with_a_warning_is_in_the_log_and_the_check(harness, caplog):
+    """Users don't look at the records of rows that arrived."""
     harness.contacts.write(a1="Ada", a2="Ben", a3="Cyn")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["id"] == 1 else "warn: phone dropped")
     summary = harness.run()
@@ -94,8 +94,8 @@ def test_a_row_delivered_with_a_warning_is_in_log_and_check(harness, caplog):
     assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == told
 
 
-def test_a_rejected_row_that_changes_arrives_as_an_insert_with_its_new_values(harness):
-    """The API never had it, so an update would go nowhere."""
+def test_a_rejected_row_that_changes_is_sent_as_an_insert_of_its_new_values(harness):
+    """The API never had the row, so there is nothing to update."""
     harness.contacts.write(a1="")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["name"] else "reject: no name")
     harness.run()
@@ -106,15 +106,15 @@ def test_a_rejected_row_that_changes_arrives_as_an_insert_with_its_new_values(ha
     assert 0 == summary.queue.dead_units
 
 
-def test_all_rows_rejected_is_never_green(harness):
-    """A run that delivered nothing mustn't look like one that did."""
+def test_a_run_whose_rows_were_all_rejected_is_an_error(harness):
+    """A run that delivered nothing must not look like one that did."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("reject: no")
     assert Severity.ERROR == verdicts(harness, harness.run())["rejects"]
 
 
-def test_an_error_is_tried_again_when_it_is_due_and_not_before(harness):
-    """A row that fails shouldn't be hammered, nor forgotten."""
+def test_an_error_is_retried_when_it_is_due_and_not_before(harness):
+    """A row that fails must not be sent all the time, and must not be forgotten."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["id"] == 1 else "error: later")
     summary = harness.run()
@@ -128,8 +128,8 @@ def test_an_error_is_tried_again_when_it_is_due_and_not_before(harness):
     assert [("insert", 2, "Ben")] == harness.api.pop_received()
 
 
-def test_a_row_is_given_up_after_its_last_attempt_and_says_why(harness):
-    """Retries without end hide a row that will never arrive."""
+def test_a_row_is_rejected_after_its_last_attempt_and_says_why(harness):
+    """Endless retries would hide a row that will never arrive."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["id"] == 1 else "error: later")
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_a_row_is_given_up_after_its_last_attempt_and_says_why(harness):
     assert "later (gave up after 3 attempts)" == summary.reject_reasons[0].message
 
 
-def test_an_outage_uses_up_no_attempt_and_stops_after_three_batches(harness):
+def test_an_outage_uses_no_attempt_and_stops_a_run_after_three_batches(harness):
     """An API that is down for a day must not turn a table into dead letters."""
     harness.batch_size = 1
     harness.contacts.write(**{f"a{n}": "x" for n in range(1, 8)})
@@ -159,7 +159,7 @@ def test_an_outage_uses_up_no_attempt_and_stops_after_three_batches(harness):
 
 
 def test_the_run_after_an_outage_begins_with_rows_that_were_not_in_it(harness):
-    """Three bad batches at the head must not keep the others back for ever."""
+    """Three bad batches at the start must not block the other rows forever."""
     harness.batch_size = 1
     harness.contacts.write(a1="x", a2="x", a3="x", a4="x")
     harness.api.is_api_down = True
@@ -170,7 +170,7 @@ def test_the_run_after_an_outage_begins_with_rows_that_were_not_in_it(harness):
     assert 4 == harness.api.pop_received()[0][1]
 
 
-def test_a_newer_change_goes_out_instead_of_the_one_that_waits(harness):
+def test_a_newer_change_is_sent_instead_of_the_one_that_waits(harness):
     """A retry must not overwrite new data with old."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["id"] == 1 else "error: later")
@@ -182,8 +182,8 @@ def test_a_newer_change_goes_out_instead_of_the_one_that_waits(harness):
     assert [("insert", 2, "Bea")] == harness.api.pop_received()
 
 
-def test_a_deleted_queue_folder_loses_nothing_and_resends_nothing(harness):
-    """The queue is the one file that a person might delete to 'start clean'."""
+def test_without_its_queue_folder_a_sync_loses_nothing_and_resends_nothing(harness):
+    """The queue is the one file that a user might delete to 'start clean'."""
     harness.contacts.write(a1="Ada", a2="Ben", a3="Cyn")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("reject: no" if row["id"] == 3 else "ok")
     harness.run()
@@ -206,11 +206,11 @@ def test_a_deleted_queue_folder_loses_nothing_and_resends_nothing(harness):
 
 
 class RunCrash(BaseException):
-    """The process ends here."""
+    """A crash: the process ends here."""
 
 
-def test_a_queue_lost_after_a_kill_goes_on_from_the_records(harness):
-    """Frontiers are written at the end of a run; what a killed run recorded counts all the same."""
+def test_a_queue_lost_after_a_kill_continues_from_the_records(harness):
+    """Snapshots are written at the end of a run, but the records of a killed run count as well."""
     harness.batch_size = 1
     harness.contacts.write(a1="Ada", a2="Ben", a3="Cyn")
 
@@ -222,7 +222,7 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(harness):
     harness.api.choose_outcome = answer
     with pytest.raises(RunCrash):
         harness.run()
-    # the next run publishes what the killed one had settled, and is killed in its turn
+    # the next run publishes what the killed one had settled, and is killed too
     with pytest.raises(RunCrash):
         harness.run()
     harness.api.pop_received()
@@ -237,8 +237,8 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(harness):
 
 
 @pytest.mark.parametrize("dies", [RunCrash(), WarehouseError("no Spark")])
-def test_a_takeover_that_is_cut_off_is_begun_again(harness, dies):
-    """What the records say is in memory until all changes are taken in."""
+def test_a_recovery_that_is_interrupted_begins_again(harness, dies):
+    """The content of the records is only in memory until all changes are in the queue."""
     harness.batch_size = 1
     harness.contacts.write(a1="Ada", a2="Ben", a3="Cyn")
 
@@ -248,7 +248,7 @@ def test_a_takeover_that_is_cut_off_is_begun_again(harness, dies):
         return RowOutcome.parse_status("ok" if row["id"] == 1 else "reject: no")
 
     harness.api.choose_outcome = answer
-    for _ in range(2):  # the second one publishes what the first had settled
+    for _ in range(2):  # the second run publishes what the first one settled
         with pytest.raises(RunCrash):
             harness.run()
     harness.api.pop_received()
@@ -266,8 +266,8 @@ def test_a_takeover_that_is_cut_off_is_begun_again(harness, dies):
     assert not harness.run().has_run
 
 
-def test_a_lost_queue_is_taken_over_once(harness):
-    """Else each run that does nothing undoes a replay, and dead letters die anew."""
+def test_a_lost_queue_is_recovered_once(harness):
+    """Otherwise each run that does nothing would undo a replay, and dead letters would die again."""
     harness.contacts.write(a1="Ada")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("reject: no")
     harness.run()
@@ -284,8 +284,8 @@ def test_a_lost_queue_is_taken_over_once(harness):
     assert [("insert", 1, "Ada")] == harness.api.pop_received()
 
 
-def test_what_the_records_refuse_is_dead_also_when_nothing_is_new(harness):
-    """A row that waits in the frontier may have been refused since."""
+def test_rows_recorded_as_rejected_are_dead_letters_even_if_nothing_is_new(harness):
+    """A row that waits in the queue snapshot may have been rejected since."""
     harness.contacts.write(a1="Ada", a2="Ben")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("error: later")
     harness.run()
@@ -308,7 +308,7 @@ def test_what_the_records_refuse_is_dead_also_when_nothing_is_new(harness):
 
 
 def test_without_queue_and_records_nothing_is_sent(harness, tracking_location):
-    """To send everything again would double it; only the user can say what the API holds."""
+    """If everything were sent again, the API would have it twice. Only the user can say what the API has."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.api.pop_received()
@@ -327,8 +327,8 @@ def test_without_queue_and_records_nothing_is_sent(harness, tracking_location):
         (lambda harness: setattr(harness, "base_url", "https://other.example.com"), "now sends to"),
     ],
 )
-def test_what_can_not_be_compared_is_not_sent(harness, change, why):
-    """Another table, an older one, another API: base and target would be strangers."""
+def test_nothing_is_sent_if_table_or_api_cannot_be_compared(harness, change, why):
+    """With another table, an older one, or another API, base and target would have nothing in common."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.api.pop_received()
@@ -339,7 +339,7 @@ def test_what_can_not_be_compared_is_not_sent(harness, change, why):
 
 
 def test_two_runs_at_once_send_each_row_once(harness):
-    """A click in the UI beside a run in a shell is no accident."""
+    """It is normal that a user clicks in the UI during a run in a shell."""
     harness.contacts.write(a1="Ada")
     with harness.sync.open_queue():
         summary = harness.run()
@@ -349,7 +349,7 @@ def test_two_runs_at_once_send_each_row_once(harness):
 
 
 def test_invalid_rows_are_recorded_once_and_counted(harness, tracking_location):
-    """Rows that were set aside belong to the picture, but only when they newly appear."""
+    """Invalid rows belong to the counts, but only when they are new."""
     harness.contacts.write(a1="Ada")
     harness.contacts.add_invalid_row("NULL")
     summary = harness.run()
@@ -362,8 +362,8 @@ def test_invalid_rows_are_recorded_once_and_counted(harness, tracking_location):
     assert ["records_invalid.0.parquet", "records_invalid.0.parquet"] == files
 
 
-def test_the_check_warns_while_rows_are_set_aside_new_or_not(harness):
-    """It is the model's check by the same name: one passing beside the other's warning would be a riddle."""
+def test_the_check_warns_while_there_are_invalid_rows_new_or_not(harness):
+    """The model's check has the same name. If one passed while the other warned, the user would be confused."""
     harness.contacts.write(a1="Ada")
     harness.contacts.add_invalid_row("NULL")
     harness.run()
@@ -378,8 +378,8 @@ def test_the_check_warns_while_rows_are_set_aside_new_or_not(harness):
     assert ({"key": "", "reason": "NULL"},) == check.samples
 
 
-def test_the_history_tells_each_run_and_why_it_was_what_it_was(harness):
-    """`ondatra history` is where an operator looks first."""
+def test_the_history_shows_each_run_and_its_reason(harness):
+    """Operators look first at `ondatra history`."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.contacts.write(a1="Ann")

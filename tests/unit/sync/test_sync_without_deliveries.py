@@ -1,4 +1,4 @@
-"""A sync that has sent nothing yet just begins, whatever came between, with its queue or without it."""
+"""A sync that has sent nothing yet: it simply begins, with or without its queue, whatever happened before."""
 
 import dataclasses
 import shutil
@@ -44,8 +44,8 @@ def can_not_read_its_table(harness: KindSyncHarness) -> None:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_sync_whose_first_run_was_refused_begins_with_the_next(tmp_path: Path, *, is_lost: bool) -> None:
-    """That a frontier couldn't be written is no reason to ask somebody what the API holds."""
+def test_a_sync_whose_first_run_was_refused_begins_with_the_next_run(tmp_path: Path, *, is_lost: bool) -> None:
+    """A snapshot that couldn't be written is no reason to ask the user what the API has."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1])
     is_refused_for_want_of_room(desk)
@@ -56,8 +56,8 @@ def test_a_sync_whose_first_run_was_refused_begins_with_the_next(tmp_path: Path,
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_of_what_and_to_whom_nothing_was_sent_does_not_matter(tmp_path: Path, *, is_lost: bool) -> None:
-    """The first run never got as far as its table, which was made anew then, for another API."""
+def test_if_nothing_was_sent_the_table_and_the_api_may_change(tmp_path: Path, *, is_lost: bool) -> None:
+    """The first run could not read its table. The table was then created again, for another API."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1])
     can_not_read_its_table(desk)
@@ -74,7 +74,7 @@ def test_of_what_and_to_whom_nothing_was_sent_does_not_matter(tmp_path: Path, *,
 
 
 def test_a_run_that_was_killed_may_have_sent_something(tmp_path: Path) -> None:
-    """It has no records and no frontier, but its folder."""
+    """It has no records and no snapshot, but it has a folder."""
     desk = KindSyncHarness(tmp_path, "merge", api=InMemoryKindApi(crash_at_value(1)))
     desk.write(a=[1])
     with pytest.raises(KindSyncCrash):
@@ -85,8 +85,8 @@ def test_a_run_that_was_killed_may_have_sent_something(tmp_path: Path) -> None:
         desk.run()
 
 
-def test_a_refusal_for_what_was_lost_does_not_let_the_next_run_begin(tmp_path: Path) -> None:
-    """It may be all that is left to tell that the sync had run before."""
+def test_a_refusal_after_a_loss_does_not_let_the_next_run_begin(tmp_path: Path) -> None:
+    """It may be the only sign that the sync has run before."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.lose_queue()

@@ -1,4 +1,4 @@
-"""The counts of a run: each unit once, whatever its kind, and the same on every screen."""
+"""The counts of a run: each unit is counted once, whatever its kind, and the same on every screen."""
 
 import contextlib
 import dataclasses
@@ -38,7 +38,7 @@ ANSWERS = ("ok", "ok", "ok", "warn: odd", "error: later", "reject: no")
 
 
 class RandomApi(InMemoryKindApi):
-    """An API that takes, refuses, breaks off and keeps jobs as chance has it."""
+    """An API that accepts, rejects, crashes and keeps jobs open at random."""
 
     def __init__(self, chance: random.Random, *, makes_jobs: bool) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class CountedJobHarness(KindSyncHarness):
 
 
 def assert_runs_add_up(harness: KindSyncHarness) -> None:
-    """Each run that has ended, in the history and in its metadata."""
+    """Check each run that has ended, in the history and in its metadata."""
     for run in RunHistory(harness.state / "history.sqlite").list_runs(SYNC_ID, limit=1000):
         if run.result is RunResult.RUNNING:
             continue
@@ -110,10 +110,10 @@ def assert_runs_add_up(harness: KindSyncHarness) -> None:
 
 @pytest.mark.parametrize("makes_jobs", [False, True])
 @pytest.mark.parametrize(("kind", "batch_size"), KINDS_AND_SIZES)
-def test_what_was_planned_is_the_sum_of_what_became_of_it(
+def test_the_planned_units_are_the_sum_of_their_outcomes(
     tmp_path: Path, kind: str, batch_size: int, makes_jobs: bool
 ) -> None:
-    """Through errors, rejects, kills, outages, jobs, pauses, and replays."""
+    """This holds for errors, rejections, kills, outages, jobs and pauses."""
     chance = new_random("counts", kind, batch_size, makes_jobs)
     desk = (CountedJobHarness if makes_jobs else KindSyncHarness)(tmp_path, kind, batch_size=batch_size)
     desk.api = api = RandomApi(chance, makes_jobs=makes_jobs)
@@ -141,7 +141,7 @@ class Content(NamedTuple):
 
 
 def changed_units(kind: str, before: Content, after: Content) -> dict[UnitOperation, int]:
-    """What a user would count, from the content of the table alone."""
+    """Return what a user would count, from the content of the table alone."""
     if kind in ("append", "scd2"):
         return operations((before.rows.get(row), after.rows.get(row)) for row in {*before.rows, *after.rows})
     keys = {*before.parts, *after.parts}
@@ -172,7 +172,7 @@ def operations(pairs: Iterable[tuple[object, object]]) -> dict[UnitOperation, in
 
 @pytest.mark.parametrize(("kind", "batch_size"), KINDS_AND_SIZES)
 def test_a_run_counts_what_a_user_would_count(tmp_path: Path, kind: str, batch_size: int) -> None:
-    """From the table before and after; a dry run tells the same beforehand."""
+    """The user compares the table before and after. A dry run says the same in advance."""
     chance = new_random("contents", kind, batch_size)
     desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
     before = Content({}, {})
@@ -188,8 +188,8 @@ def test_a_run_counts_what_a_user_would_count(tmp_path: Path, kind: str, batch_s
             before = after
 
 
-def test_a_refused_group_is_one_unit_and_no_delete(tmp_path: Path) -> None:
-    """Nobody deleted the customer whose change was refused."""
+def test_a_rejected_group_is_one_unit_and_no_delete(tmp_path: Path) -> None:
+    """A customer whose change was rejected wasn't deleted."""
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(a=[1, 2], b=[3])
     desk.write(a=[4, 5], b=[])
@@ -203,8 +203,8 @@ def test_a_refused_group_is_one_unit_and_no_delete(tmp_path: Path) -> None:
     assert [("a", "upsert", "insert"), ("a", "upsert", "insert"), ("b", "delete", "delete")] == rejected
 
 
-def test_a_group_whose_old_row_is_refused_has_a_record_that_says_so(tmp_path: Path) -> None:
-    """Its new rows arrived, so nothing else would tell of the reject."""
+def test_a_group_whose_delete_is_rejected_has_a_record_that_says_so(tmp_path: Path) -> None:
+    """Its new rows arrived, so nothing else would show the rejection."""
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(a=[1, 2])
     desk.write(a=[3])
@@ -216,8 +216,8 @@ def test_a_group_whose_old_row_is_refused_has_a_record_that_says_so(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
-def test_an_old_row_that_makes_room_is_half_of_an_update(tmp_path: Path, kind: str) -> None:
-    """Three rows become two: two updates and one delete, also where the API refuses to delete."""
+def test_an_old_row_that_is_replaced_is_half_of_an_update(tmp_path: Path, kind: str) -> None:
+    """Three rows become two: that is two updates and one delete, even if the API rejects deletes."""
     desk = KindSyncHarness(tmp_path, kind)
     desk.deliver_values(a=[1, 2, 3])
     desk.write(a=[4, 5])
@@ -231,7 +231,7 @@ def test_an_old_row_that_makes_room_is_half_of_an_update(tmp_path: Path, kind: s
 
 
 def test_max_rejects_counts_groups(tmp_path: Path) -> None:
-    """Three refused invoices of ten lines aren't thirty."""
+    """Three rejected invoices of ten lines aren't thirty rejections."""
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(a=[1, 2], b=[3, 4], c=[5])
     desk.write(a=[6, 7], b=[8, 9], c=[10])
@@ -244,7 +244,7 @@ def test_max_rejects_counts_groups(tmp_path: Path) -> None:
 
 
 def test_the_depth_of_a_queue_is_counted_in_units(tmp_path: Path) -> None:
-    """A table of three rows that were all replaced is three changes to come, not six."""
+    """Three rows of a table that were all replaced are three waiting changes, not six."""
     desk = KindSyncHarness(tmp_path, "table")
     desk.deliver_values(a=[1, 2, 3])
     desk.write(a=[4, 5, 6])
@@ -261,7 +261,7 @@ def test_the_depth_of_a_queue_is_counted_in_units(tmp_path: Path) -> None:
 
 
 def test_alerts_count_groups(tmp_path: Path) -> None:
-    """A refused invoice of many lines is one of the invoices, as everywhere else."""
+    """A rejected invoice with many lines is one invoice, as everywhere else."""
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(a=[1, 2], b=[3, 4])
     desk.write(a=[5, 6], b=[7, 8])

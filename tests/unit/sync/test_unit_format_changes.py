@@ -1,4 +1,4 @@
-"""Units that are still in the queue when batch_size, kind or key change: none goes out in another form."""
+"""The units that are in the queue when batch_size, kind or key changes: none is sent in another format."""
 
 import shutil
 from collections.abc import Callable
@@ -48,7 +48,7 @@ Change = Callable[[KindSyncHarness], None]
 
 
 def a_desk_that_waits(state: Path, kind: str, batch_size: int, *, answer: str = "error: later") -> KindSyncHarness:
-    """Two rows were taken in and didn't arrive."""
+    """Return a sync with two rows in its queue that didn't arrive."""
     desk = KindSyncHarness(state, kind, batch_size=batch_size)
     desk.api.choose_status = lambda row: answer
     desk.write(a=[1], b=[5])
@@ -60,10 +60,10 @@ def a_desk_that_waits(state: Path, kind: str, batch_size: int, *, answer: str = 
 
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
-def test_units_in_another_form_are_neither_sent_nor_added_to(
+def test_units_of_another_format_are_not_sent_and_none_are_added(
     tmp_path: Path, kind: str, batch_size: int, change: Change, told: str, *, is_lost: bool
 ) -> None:
-    """A row in a whole content's call, a key that its newer change doesn't meet: nobody could mend that."""
+    """Otherwise a row could be in a mirror's call, or a newer change could miss its key. The user could fix neither."""
     desk = a_desk_that_waits(tmp_path, kind, batch_size)
     desk.write(c=[7])
     before = desk.batch_size, desk.kind, desk.key, desk.table.columns
@@ -82,10 +82,10 @@ def test_units_in_another_form_are_neither_sent_nor_added_to(
 
 
 @pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
-def test_resync_is_the_way_on_and_takes_the_new_form(
+def test_a_resync_is_the_solution_and_uses_the_new_format(
     tmp_path: Path, kind: str, batch_size: int, change: Change, told: str
 ) -> None:
-    """The message names it."""
+    """The error message names it."""
     desk = a_desk_that_waits(tmp_path, kind, batch_size)
     change(desk)
     desk.resync()
@@ -96,10 +96,10 @@ def test_resync_is_the_way_on_and_takes_the_new_form(
 
 
 @pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
-def test_with_nothing_left_the_new_form_is_taken_without_a_word(
+def test_with_nothing_left_in_the_queue_the_new_format_is_accepted(
     tmp_path: Path, kind: str, batch_size: int, change: Change, told: str
 ) -> None:
-    """Everything has arrived: the API has the table, whatever its rows are called."""
+    """Everything has arrived. The API has the table, whatever keys its rows have."""
     desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
     desk.deliver_values(a=[1], b=[5])
     change(desk)
@@ -120,10 +120,10 @@ def test_with_nothing_left_the_new_form_is_taken_without_a_word(
         ("tracked", gets_another_key, "the key id, part now, .* changed while it had the key id"),
     ],
 )
-def test_rows_that_changed_before_groups_were_made_of_them_are_not_sent_as_groups(
+def test_rows_that_changed_before_they_became_groups_are_not_sent_as_groups(
     tmp_path: Path, kind: str, change: Change, told: str
 ) -> None:
-    """Of an invoice they may be one line of three, and push would take that for the whole."""
+    """They may be one line of an invoice that has three, and push() would take it for the whole invoice."""
     desk = KindSyncHarness(tmp_path, kind)
     desk.deliver_values(a=[1], b=[5])
     desk.write(a=[2])
@@ -137,8 +137,8 @@ def test_rows_that_changed_before_groups_were_made_of_them_are_not_sent_as_group
     assert {2, 5} <= {value for _, _, value, _ in desk.run_and_pop_received()}
 
 
-def test_rows_that_changed_before_the_rows_had_another_key_go_under_it(tmp_path: Path) -> None:
-    """A row is whole, whatever it is called by."""
+def test_rows_that_changed_before_their_key_did_are_sent_under_the_new_key(tmp_path: Path) -> None:
+    """A row is whole, whatever its key is."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1], b=[5])
     desk.write(a=[2])
@@ -148,7 +148,7 @@ def test_rows_that_changed_before_the_rows_had_another_key_go_under_it(tmp_path:
 
 
 def test_dead_letters_are_units_too(tmp_path: Path) -> None:
-    """A replay would send them in the wrong form, and dropping them silently would lose them."""
+    """A replay would send them in the wrong format. If they were deleted silently, they would be lost."""
     desk = a_desk_that_waits(tmp_path, "table", 100, answer="reject: no")
     sends_whole(desk)
     with pytest.raises(ResyncNeededError, match=r"2 keys in its queue \(2 dead letters among them\) came in with"):
@@ -158,8 +158,8 @@ def test_dead_letters_are_units_too(tmp_path: Path) -> None:
     assert ["insert", "insert"] == [change for each in list_dead_letters(desk.sync) for change, _ in each.rows_to_send]
 
 
-def test_another_batch_size_is_no_other_form(tmp_path: Path) -> None:
-    """Nor are capitals in the name of a key column."""
+def test_another_batch_size_is_not_another_format(tmp_path: Path) -> None:
+    """Neither are capitals in the name of a key column."""
     desk = a_desk_that_waits(tmp_path, "merge", 100)
     desk.batch_size, desk.key = 1, ("ID",)
     assert 2 == len(desk.run_and_pop_received())
@@ -168,8 +168,10 @@ def test_another_batch_size_is_no_other_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [("int", "bigint"), ("decimal(10,2)", "decimal(12,2)"), ("decimal(4,0)", "decimal(5)")]
 )
-def test_a_type_that_writes_its_values_alike_is_no_other_form(tmp_path: Path, before: str, after: str) -> None:
-    """1 is 1, whatever holds it; 1.00 and 1.0000 are two names."""
+def test_a_type_that_writes_its_values_in_the_same_way_is_no_other_format(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    """1 is written as 1 in each of these types, but 1.00 and 1.0000 are two keys."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.table.change_column_type("id", before)
     desk.api.choose_status = lambda row: "error: later"
@@ -181,8 +183,8 @@ def test_a_type_that_writes_its_values_alike_is_no_other_form(tmp_path: Path, be
 
 
 @pytest.mark.parametrize("change", [gets_another_key, gets_a_wider_key])
-def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path, change: Change) -> None:
-    """The records call them otherwise, but a row keeps its number."""
+def test_rows_that_the_api_has_are_sent_as_updates_under_another_key(tmp_path: Path, change: Change) -> None:
+    """The records have other keys for them, but a row keeps its rowid."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1], b=[5])
     desk.api.choose_status = lambda row: "error: later"
@@ -198,8 +200,8 @@ def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path, c
     )
 
 
-def test_records_under_another_name_delete_nothing(tmp_path: Path) -> None:
-    """A key that the records call otherwise isn't gone."""
+def test_records_under_another_key_delete_nothing(tmp_path: Path) -> None:
+    """A key that is different in the records isn't gone."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1], b=[5])
     gets_another_key(desk)

@@ -1,4 +1,4 @@
-"""A feed that goes on in a clone: versions go on, and what the clone begins with is no change."""
+"""A feed that continues in a clone: versions continue, and the rows with which the clone begins are no change."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ LAYOUT = Layout((Column("id", "int"),))
 
 
 class VersionFeed:
-    """A table that tells which versions it was asked for, a change each."""
+    """A table whose changes show which versions were read, one change for each."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,10 +46,10 @@ FEED = CloneFeed(
         (None, 9, [(-1, 9, ["clone 9"])]),
     ],
 )
-def test_versions_up_to_the_clone_are_the_original_s(
+def test_versions_up_to_the_clone_are_those_of_the_original(
     after: int | None, upto: int, expected: list[tuple[int, int, list[str]]]
 ) -> None:
-    """The watermark of a sync is one of the original's, and so is what it has seen."""
+    """The watermark of a sync is a version of the original, and so are all versions that the sync has seen."""
     found = [
         (segment.after_version, segment.last_version, [f"{each.key} {each.version}" for each in page.changes])
         for segment in FEED.segments(after, upto)
@@ -67,8 +67,10 @@ def test_versions_up_to_the_clone_are_the_original_s(
         (None, -1, 1, ["clone 0", "clone 1"]),
     ],
 )
-def test_so_are_those_of_rows_that_were_set_aside(at: int | None, after: int, upto: int, expected: list[str]) -> None:
-    """Their table may be the dry run's first."""
+def test_versions_of_invalid_rows_up_to_the_clone_are_those_of_the_original(
+    at: int | None, after: int, upto: int, expected: list[str]
+) -> None:
+    """The table of invalid rows may exist only in the dry run."""
     feed = CloneFeed(
         original_feed=VersionFeed("real"),
         clone_feed=VersionFeed("clone"),

@@ -1,4 +1,4 @@
-"""Beginning anew: after a lost queue, another table, another API, or because the user wants it."""
+"""The reset of a queue: after its loss, for another table or API, or because the user wants it."""
 
 import shutil
 
@@ -10,8 +10,8 @@ from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import Resync
 from ondatra_dagster.sync.run_summary import GridRow
 
 
-def test_all_rows_go_again_as_updates_where_the_api_has_them(harness):
-    """An insert of what is there is a conflict for most APIs."""
+def test_a_resync_sends_rows_that_the_api_has_as_updates(harness):
+    """Most APIs answer an insert of an existing row with a conflict."""
     harness.contacts.write(a1="Ada", a2="")
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("ok" if row["name"] else "reject: no name")
     harness.run()
@@ -28,8 +28,8 @@ def test_all_rows_go_again_as_updates_where_the_api_has_them(harness):
     assert not harness.run().has_run
 
 
-def test_a_table_that_was_made_anew_is_compared_through_the_records(harness):
-    """Its rowids are strangers, but the keys are the same."""
+def test_a_table_that_was_created_again_is_compared_with_the_records(harness):
+    """Its rowids are unknown, but the keys are the same."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.api.pop_received()
@@ -44,8 +44,8 @@ def test_a_table_that_was_made_anew_is_compared_through_the_records(harness):
     )
 
 
-def test_rows_set_aside_beside_another_table_are_recorded_anew(harness):
-    """Its versions begin again: those of the old one's would hide them."""
+def test_invalid_rows_of_another_table_are_recorded_again(harness):
+    """The versions of the new table begin again. The position in the old table would hide its invalid rows."""
     harness.contacts.write(a1="Ada")
     for _ in range(3):
         harness.contacts.add_invalid_row("NULL")
@@ -60,8 +60,8 @@ def test_rows_set_aside_beside_another_table_are_recorded_anew(harness):
     assert 0 == harness.run().grid.total(GridRow.INVALID)
 
 
-def test_another_api_gets_everything_as_new(harness):
-    """Nobody has acknowledged anything there."""
+def test_another_api_gets_all_rows_as_inserts(harness):
+    """The new API has acknowledged nothing yet."""
     harness.contacts.write(a1="Ada")
     harness.run()
     harness.api.pop_received()
@@ -71,8 +71,8 @@ def test_another_api_gets_everything_as_new(harness):
     assert [("insert", 1, "Ada")] == harness.api.pop_received()
 
 
-def test_what_is_assumed_delivered_is_not_sent_and_its_changes_are(harness):
-    """A team that moves here from a script has its rows in the API already."""
+def test_rows_assumed_delivered_are_not_sent_but_their_changes_are(harness):
+    """When a team moves here from a script, the API has its rows already."""
     harness.contacts.write(a1="Ada")
     assert 0 == resync_queue(harness.sync, harness.build_ports(), ResyncOptions(assumes_delivered=True))
     harness.run()
@@ -82,7 +82,7 @@ def test_what_is_assumed_delivered_is_not_sent_and_its_changes_are(harness):
     assert ["update_preimage", "update_postimage"] == [change for change, _, _ in harness.api.pop_received()]
 
 
-def test_it_is_the_way_on_when_queue_and_records_are_gone(harness):
+def test_a_resync_helps_when_queue_and_records_are_gone(harness):
     """The message that refuses to send names this command, so it has to help."""
     harness.contacts.write(a1="Ada")
     harness.run()
