@@ -1,4 +1,4 @@
-"""The push functions that the documents show, in other words: each works with its kind and with an API.
+"""The push functions that the documents show, written differently: each works with its kind and with an API.
 
 Everything except the table is real: Starlark, HTTP, queue, records. The details of each mode have separate tests.
 """

@@ -53,7 +53,7 @@ def kept(shop: SparkProject) -> dict[str, bytes]:
 def test_a_dry_run_sends_no_request_and_changes_no_file(
     shop: SparkProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One is before the first run, and one has changes and a dead letter. The next run does what was forecast."""
+    """The first comes before any run, the second has changes and a dead letter. The next run does what was forecast."""
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "no address")])
     assert 0 == shop.run(is_dry=True)
     assert ((), {}) == (api.calls, kept(shop))

@@ -95,7 +95,7 @@ def test_the_printed_commands_deliver_rows_to_the_api(
 def test_doctor_finds_no_problem_after_the_first_run(
     environment: WheelEnvironment, project: Path, jars: MavenRepository
 ) -> None:
-    """It uses the jars that the run has downloaded, and the requirements that the package declares."""
+    """`ondatra doctor` uses the jars that the run has downloaded, and the requirements that the packages declare."""
     asked = len(jars.requested_paths)
     done = environment.run("ondatra doctor", folder=project, ONDATRA_MAVEN_MIRROR=jars.url)
     assert 0 == done.returncode, done.stdout + done.stderr

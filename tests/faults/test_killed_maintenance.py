@@ -1,4 +1,4 @@
-"""The command `ondatra maintain`, killed during VACUUM: nothing that is read is lost, and the next one completes it.
+"""The command `ondatra maintain`, killed during VACUUM: nothing that is read is lost, and the next one repairs it.
 
 Each round starts a JVM next to that of the tests, which creates the tables' old versions: `make soak`.
 """

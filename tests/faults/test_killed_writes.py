@@ -69,7 +69,7 @@ def rows(root: Path, kind: str) -> Iterator[dict[str, int]]:
 
 
 def steps_of(root: Path, kind: str) -> collections.Counter[int]:
-    """Return how many rows of each step a table has now; scd2 has only its current rows counted."""
+    """Return how many rows of each step a table has now; for scd2, only its current rows."""
     return collections.Counter(row["step"] for row in rows(root, kind) if row.get("is_current", True))
 
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_the_calls_of_a_killed_sync_still_count_for_the_rate_limit(tmp_path: Path) -> None:
-    """They count for the sync that runs after it, and for the others all the time."""
+    """They count for the sync's next run, and all the time for the other syncs."""
     calls = sorted(record_calls_of_two_syncs(tmp_path, seconds=4.0))
 
     assert {"/one", "/two"} == {path for _, path in calls}

@@ -89,7 +89,7 @@ TWO_TEXTS = (("null, 'a'", "'a', null"), ("'ab', 'c'", "'a', 'bc'"), ("null, ''"
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_an_equal_value_in_other_words_is_no_change(model_tables: ModelTables, kind: str) -> None:
+def test_an_equal_value_that_is_written_differently_is_no_change(model_tables: ModelTables, kind: str) -> None:
     """Otherwise it would be sent in every run."""
     for side in (0, 1):
         columns = ", ".join(f"{pair[side]} as v{place}" for place, pair in enumerate(SAME))

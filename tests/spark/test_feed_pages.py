@@ -13,7 +13,7 @@ MANY = "select id % 50 as id, id as n, concat('row ', id) as text from range({},
 
 
 def test_changes_of_a_key_are_consecutive_across_pages(model_tables: ModelTables) -> None:
-    """Changes are folded by key before they are queued. A key on two pages would be folded in two."""
+    """Changes are folded by key before they are queued. A key on two separate pages would be folded twice."""
     model = build_model("tracked", MANY.format(0, 200))
     model_tables.write(model)
     model_tables.write_query("tracked", MANY.format(100, 300))

@@ -156,7 +156,7 @@ def numbered_rows(model_tables: ModelTables, model: Model, *, where: str = "true
 
 @pytest.mark.parametrize("new", ["merge", "scd2"])
 def test_a_key_that_is_duplicated_in_table_and_query_is_refused(model_tables: ModelTables, new: str) -> None:
-    """Any row that stayed would be a guess. With all of them the key would have several rows."""
+    """Any choice of a row would be a guess. If all rows stayed, the key would have several."""
     model_tables.write_query("table", values_query(*DOUBLED, "6, 'z'"))
     model = build_model(new, values_query("1, 'b'", "1, 'q'", "3, 'x'", "3, 'y'", "6, 'z'", "6, 'Z'"))
     before = model_tables.state(model)
@@ -187,7 +187,7 @@ def test_a_key_that_another_program_duplicated_is_refused_as_well(model_tables: 
 
 
 def test_a_conversion_that_was_killed_is_finished(model_tables: ModelTables) -> None:
-    """Between the drop of the old column and the rename of the new one, only the temporary name shows the old one."""
+    """Between dropping the old column and renaming the new one, only the temporary name shows the column's name."""
     model_tables.write_query("merge", FIRST)
     model = build_model("merge", FIRST)
     session, table = model_tables.warehouse.session, f"delta.`{model_tables.path(model)}`"

@@ -73,7 +73,7 @@ def test_a_merge_reads_only_newer_rows(model_tables: ModelTables) -> None:
     assert [(1, "2024-01-01", 10), (2, "2024-01-03", 21), (3, "2024-01-03", 30)] == rows_of(model_tables, model)
 
 
-def test_the_first_run_begins_where_the_header_says(model_tables: ModelTables) -> None:
+def test_the_first_run_begins_at_the_initial_value_of_the_header(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2023-12-31,10", "2,2024-01-01,20")
     assert 1 == model_tables.write(a_query("append", initial="2024-01-01")).inserted
 

@@ -206,7 +206,7 @@ def cut_off_vacuum(model_tables: ModelTables, model: Model) -> None:
     upkeep._set_properties({**RETENTION_PROPERTIES, FILE_RETENTION_PROPERTY: "interval 3600 seconds"})
 
 
-def test_a_killed_vacuum_is_completed_by_the_next_write_or_maintenance(model_tables: ModelTables) -> None:
+def test_a_killed_vacuum_is_repaired_by_the_next_write_or_maintenance(model_tables: ModelTables) -> None:
     """Until then Delta refuses all versions older than those that the VACUUM was to keep."""
     model = old_versions(model_tables, "merge", count=3)
     told = model_tables.feed_values(model, 1)

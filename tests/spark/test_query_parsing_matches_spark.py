@@ -68,7 +68,7 @@ def test_spark_understands_the_text_with_replaced_names(spark, case):
     found = found_in(case)
     text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
     assert set() == relations(spark, text)
-    spark.sql(text).schema  # noqa: B018 - it is analysed, or says why not
+    spark.sql(text).schema  # noqa: B018 - this analyses the query, or raises an error
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)

@@ -1,4 +1,4 @@
-"""Interrupts by Ctrl-C and SIGTERM: no new call, one message, and a history of what the run did until then.
+"""Interruptions by Ctrl-C and SIGTERM: no new call, one message, and a history of what the run did until then.
 
 These processes only send rows that wait, so they need no JVM; tests/faults has those with one.
 """

@@ -47,7 +47,7 @@ def get(address: str) -> tuple[int, str]:
 
 
 def test_the_printed_address_opens_the_page(ui_process: Served, shop: ShopProject) -> None:
-    """An address with another token doesn't. The token stays in a file that belongs to the user."""
+    """An address with another token is refused. The token stays in a file that belongs to the user."""
     process, said = ui_process
     found = re.fullmatch(r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", said)
     assert found, said

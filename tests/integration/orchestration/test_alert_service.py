@@ -277,7 +277,7 @@ def test_an_alert_of_an_unexpected_error_does_not_name_an_earlier_run(
 
 
 def test_a_clock_of_another_day_does_not_change_alerts(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """A count, and not a time, shows whether a failure is newer than the check."""
+    """The count of an alert, and not a time, shows whether its problem was found again."""
     edited = misspell(shop)
     assert 1 == go(shop)
     undo(shop, edited)

@@ -127,10 +127,7 @@ def test_dg_lists_the_example() -> None:
 
 @pytest.mark.parametrize("project_folder", [ROOT, TEMPLATE], ids=["example", "template"])
 def test_both_files_name_the_same_module_and_location(project_folder: Path) -> None:
-    """With other names in pyproject.toml, sensors and their cursors would exist twice.
-
-    Dagster prefers it without a message.
-    """
+    """Dagster silently prefers pyproject.toml. With other names there, sensors and their cursors would exist twice."""
     settings = tomllib.loads((project_folder / "pyproject.toml").read_text())["tool"]
     workspace = yaml.safe_load((project_folder / "workspace.yaml").read_text())
     (location,) = (entry["python_module"] for entry in workspace["load_from"])

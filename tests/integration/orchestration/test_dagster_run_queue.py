@@ -89,7 +89,9 @@ def test_a_run_of_other_assets_does_not_wait_for_runs_of_ondatra(
         assert 1 < instance.get_concurrency_config().run_queue_config.max_concurrent_runs
 
 
-def test_a_run_from_a_shell_counts_as_well(shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions) -> None:
+def test_a_queued_run_waits_for_a_run_from_a_shell(
+    shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions
+) -> None:
     """`ondatra run` isn't queued, but a queued run must wait until it has ended."""
     seen: list[bool] = []
 

@@ -119,7 +119,7 @@ def test_a_model_that_returned_the_same_rows_is_not_computed_again(
 ) -> None:
     """A run that wrote nothing leaves no commit. Without the cache the model would be computed in each run."""
     materialize(shop)
-    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # a new file time, but the same rows
     materialize(shop)
     materialize(shop)
     assert ["raw.contacts", "sync.crm", "raw.contacts"] == shop.tables.computed_models
@@ -128,7 +128,7 @@ def test_a_model_that_returned_the_same_rows_is_not_computed_again(
 def test_a_lost_cache_costs_one_more_computation(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
     """The cache holds nothing else, so users don't have to back it up."""
     materialize(shop)
-    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # a new file time, but the same rows
     materialize(shop)
     (shop.root / ".ondatra" / "cache.sqlite").unlink()
     shop.tables.computed_models.clear()
@@ -216,7 +216,7 @@ def test_a_run_succeeds_while_another_process_delivers_the_sync(
     api: DemoApi,
     run_single_check: Callable[[str], dg.AssetCheckEvaluation],
 ) -> None:
-    """Late rows don't fail this run: the process that delivers them is responsible for them."""
+    """Its late rows don't fail this run, because the other process delivers them and is checked for the delay."""
     path = shop.root / "models" / "sync" / "crm.sql"
     path.write_text(f"-- @max_lag: 1h\n{path.read_text()}")
     api.fail(status=400, times=1, path="/crm/*")
