@@ -144,7 +144,7 @@ def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Ware
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a folder for the test; with Spark, one whose path no earlier test had.
 
-    pytest gives the path of a removed folder to the next test, but all tests share one JVM, in which Delta
+    Pytest gives the path of a removed folder to the next test. All tests share one JVM, in which Delta
     remembers tables by their path.
     """
     if "shared_warehouse" not in request.fixturenames:

@@ -119,12 +119,12 @@ def test_every_check_is_described():
     assert set(SYNC_CHECKS) <= set(listed("docs/watch.md", "check"))
 
 
-def test_every_health_is_described_in_the_order_in_which_they_are_tried():
+def test_every_health_is_described_in_the_order_of_the_checks():
     """The page shows the first one that is true; a file that can't be read hides all others."""
     assert [UNREADABLE, *Health] == listed("docs/records.md", "health")
 
 
-def test_every_health_has_a_sign_of_its_own_in_the_page():
+def test_every_health_has_a_separate_badge_on_the_page():
     """A health that the page doesn't know would get the dot of a pending row."""
     assert set(Health) <= set(BADGE_STYLES)
 
@@ -146,13 +146,13 @@ def test_every_column_of_a_record_is_described():
     assert RECORD_SCHEMA.names == listed("docs/records.md", "column")
 
 
-def test_every_stage_of_a_row_can_be_asked_for():
+def test_every_stage_of_a_row_is_described_as_an_option():
     asked = listed("docs/records.md", "option")
     stages = [span.removeprefix("--status ") for span in asked if " " not in span.removeprefix("--status ")]
     assert set(RecordStage) <= set(stages)
 
 
-def test_a_word_stands_once_in_the_glossary():
+def test_a_word_is_in_the_glossary_once():
     """The glossary exists so that no word has two meanings."""
     words = re.findall(r"^\| ([a-z ]+) \|", page("docs/glossary.md"), re.MULTILINE)
     assert "health" in words
@@ -160,14 +160,14 @@ def test_a_word_stands_once_in_the_glossary():
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("docs/**/*.md")), ids=lambda file: file.name)
-def test_every_page_is_reached_from_the_first_page_and_the_navigation(file):
+def test_the_first_page_and_the_navigation_lead_to_every_page(file):
     link = file.relative_to(ROOT / "docs").as_posix()
     assert f"({link})" in page("docs/index.md") or file.name in ("index.md", "find-test.md")
     assert f'"{link}"' in page("zensical.toml")
 
 
-def test_the_pages_name_only_tests_that_are_there():
-    """A promise isn't tested any more when its test was moved or deleted."""
+def test_the_pages_name_only_tests_that_exist():
+    """When a test was moved or deleted, the promise next to its name isn't tested any more."""
     named = {part for part in page("docs/reliability.md").split("`") if part.startswith("tests/")}
     assert "tests/faults/test_random_kills.py" in named
     assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]

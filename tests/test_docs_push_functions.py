@@ -1,6 +1,6 @@
-"""The push functions that the documents show, in other words: each works with its kind, and with an API.
+"""The push functions that the documents show, written differently: each works with its kind and with an API.
 
-Everything but the table is real: Starlark, HTTP, queue, records. The details of each mode have their own tests.
+Everything except the table is real: Starlark, HTTP, queue, records. The details of each mode have separate tests.
 """
 
 import dataclasses
@@ -215,8 +215,8 @@ def a_desk(kind: str, tmp_path: Path, api: FakeApi) -> DocumentedPushHarness:
     return DocumentedPushHarness(tmp_path, api, kind)
 
 
-def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, api: FakeApi) -> None:
-    """The first run sends all rows, a later one the changed rows; without changes it sends nothing."""
+def test_a_merge_sends_a_contact_for_each_changed_row(tmp_path: Path, api: FakeApi) -> None:
+    """The first run sends all rows, and a later one the changed rows. Without changes a run sends nothing."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_CHANGE)
     desk.write(ada=[1], ben=[2])
@@ -231,7 +231,7 @@ def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, api: FakeApi) -> None
     assert {"ada": 3, "ben": 2, "cyn": 4} == {row["id"]: row["value"] for row in api.state.values()}
 
 
-def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, api: FakeApi) -> None:
+def test_a_tracked_model_sends_an_order_for_each_changed_group(tmp_path: Path, api: FakeApi) -> None:
     """A group is sent whole when any of its lines changed, and deleted when it has none."""
     desk = a_desk("tracked", tmp_path, api)
     desk.sink(BY_GROUP)
@@ -246,7 +246,7 @@ def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, api: FakeApi
     assert ("a", "tracked", [1, 5]) == (order["order"], order["kind"], sorted(line["value"] for line in order["lines"]))
 
 
-def test_new_rows_only_of_an_append(tmp_path: Path, api: FakeApi) -> None:
+def test_an_append_sends_only_new_rows(tmp_path: Path, api: FakeApi) -> None:
     """The new rows of each run are one batch, which has one status."""
     desk = a_desk("append", tmp_path, api)
     desk.sink(BY_BATCH)
@@ -260,7 +260,7 @@ def test_new_rows_only_of_an_append(tmp_path: Path, api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("settings", ['"batch_size": 100', '"batch_size": 0'])
-def test_a_sheet_that_is_written_anew(tmp_path: Path, api: FakeApi, settings: str) -> None:
+def test_a_table_replaces_all_rows_of_a_sheet(tmp_path: Path, api: FakeApi, settings: str) -> None:
     """The deletes are the old rows; a function that replaces everything doesn't need them."""
     desk = a_desk("table", tmp_path, api)
     desk.sink(WHOLE, settings)
@@ -272,8 +272,8 @@ def test_a_sheet_that_is_written_anew(tmp_path: Path, api: FakeApi, settings: st
     assert [("north", 5), ("south", 2)] == [(row["id"], row["value"]) for row in api.state["/v3/sheet"]]
 
 
-def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, api: FakeApi) -> None:
-    """The closed version arrives with its end, the next version as a new row."""
+def test_an_scd2_model_sends_every_version_of_a_row(tmp_path: Path, api: FakeApi) -> None:
+    """The closed version arrives with its end, and the next version as a new row."""
     desk = a_desk("scd2", tmp_path, api)
     desk.sink(VERSIONS)
     desk.write(lamp=[10])
@@ -287,7 +287,7 @@ def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, api: FakeApi) -> None
     assert closed["valid_to_snapshot"] == current["valid_from_snapshot"]
 
 
-def test_a_region_whose_rows_are_replaced(tmp_path: Path, api: FakeApi) -> None:
+def test_a_partition_replaces_the_rows_of_a_region(tmp_path: Path, api: FakeApi) -> None:
     """Deletes are sent before inserts."""
     desk = a_desk("partition", tmp_path, api)
     desk.sink(BY_CHANGE.replace('str(r["id"])', 'str(r["value"])').replace("json=own(r)", 'json={"id": r["value"]}'))
@@ -301,7 +301,7 @@ def test_a_region_whose_rows_are_replaced(tmp_path: Path, api: FakeApi) -> None:
     assert ("DELETE", "/v3/people/3") not in calls_of(api)
 
 
-def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi) -> None:
+def test_the_answer_for_a_row_decides_only_about_that_row(tmp_path: Path, api: FakeApi) -> None:
     """The four rows are delivered, delivered with a warning, retried later, and rejected."""
     desk = a_desk("merge", tmp_path, api)
     push = BY_CHANGE.replace("= said(answer)", "= judged(answer)") + JUDGED
@@ -325,7 +325,7 @@ def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi
     assert [("POST", "/v3/people")] == calls_of(api)
 
 
-def test_the_sinks_strings_are_given_by_name(tmp_path: Path, api: FakeApi) -> None:
+def test_the_strings_of_the_sink_are_passed_by_name(tmp_path: Path, api: FakeApi) -> None:
     """The strings follow the order of "args", whatever the order of push()'s parameters."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_PLACE, '"args": ["place", "team"]')
@@ -339,7 +339,7 @@ def refusing(status: int) -> AnswerFunction:
     return lambda request, _: Answer(status, {"why": "no"}) if "666" in str(request.body) else None
 
 
-def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, api: FakeApi) -> None:
+def test_an_atomic_batch_is_accepted_as_a_whole_or_not_at_all(tmp_path: Path, api: FakeApi) -> None:
     """A batch without statuses is a success; an error from fail() holds for every row."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(ATOMIC, '"batch_mode": "atomic", "batch_size": 2')
@@ -353,7 +353,7 @@ def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, api: FakeApi)
     assert 'the batch failed: {"why":"no"}' in summary.first_errors[0]
 
 
-def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
+def test_the_bad_row_of_an_atomic_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
     """Halving the batch finds the row: it alone is refused, and all others arrive."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(ATOMIC, '"batch_mode": "atomic", "on_batch_error": "bisect"')
@@ -387,7 +387,7 @@ class FakeJobs:
 
 
 @pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
-def test_a_job_that_is_asked_about(tmp_path: Path, api: FakeApi, push: str) -> None:
+def test_a_job_is_polled_until_it_has_ended(tmp_path: Path, api: FakeApi, push: str) -> None:
     """A job's rows are delivered when its poll says so."""
     desk = a_desk("merge", tmp_path, api)
     jobs = FakeJobs(api)
@@ -402,8 +402,8 @@ def test_a_job_that_is_asked_about(tmp_path: Path, api: FakeApi, push: str) -> N
 
 
 @pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
-def test_a_job_that_fails(tmp_path: Path, api: FakeApi, push: str) -> None:
-    """Its rows wait, and are sent in another job when they are due."""
+def test_the_rows_of_a_failed_job_are_sent_again(tmp_path: Path, api: FakeApi, push: str) -> None:
+    """They wait, and are sent in another job when they are due."""
     desk = a_desk("merge", tmp_path, api)
     jobs = FakeJobs(api)
     jobs.is_failing = True
@@ -420,8 +420,8 @@ def test_a_job_that_fails(tmp_path: Path, api: FakeApi, push: str) -> None:
     assert {"id": "1", "event": "done"} == api.state["/v3/hooks/1"]
 
 
-def test_the_end_of_a_run_is_told_once(tmp_path: Path, api: FakeApi) -> None:
-    """finalize() is called when none of its rows waits any more, with the counts of all of them."""
+def test_finalize_is_called_once_for_a_run(tmp_path: Path, api: FakeApi) -> None:
+    """It is called when none of the run's rows waits any more, with the counts of all of them."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_CHANGE + FINALIZE)
     desk.write(a=[1], b=[2], c=[3])

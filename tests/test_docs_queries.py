@@ -66,7 +66,7 @@ def test_the_query_for_failed_records_runs_on_a_run_folder(tmp_path: Path) -> No
     )
 
 
-def test_the_query_for_failed_records_runs_where_nothing_was_sent(tmp_path: Path) -> None:
+def test_the_query_for_failed_records_runs_when_nothing_was_sent(tmp_path: Path) -> None:
     """A run without records has a file without rows."""
     store = RecordStore(str(tmp_path))
     store.publish_records("sync.hubspot", RUN_ID, RecordFileType.UPDATED, 0, ())

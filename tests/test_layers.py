@@ -156,7 +156,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     assert readers <= {"project.settings.read_settings_and_defaults"}
 
 
-def test_names_of_types_are_never_put_off() -> None:
+def test_annotations_are_never_postponed() -> None:
     """With `from __future__ import annotations` Dagster refuses `context: dg.AssetExecutionContext`."""
     assert [] == [str(each) for each in imports() if each.imported.startswith("__future__")]
 
@@ -172,7 +172,7 @@ def test_imports_are_absolute() -> None:
     assert [] == relative
 
 
-def test_packages_load_nothing() -> None:
+def test_packages_import_nothing() -> None:
     """An import must not load the module's neighbours: the quick commands depend on that."""
     packages = {path.parent for path in (ROOT / PACKAGE).rglob("__init__.py")}
     names = {".".join(package.relative_to(ROOT / PACKAGE).parts) for package in packages}

@@ -63,20 +63,20 @@ def root(tmp_path: Path) -> Path:
     return write_shop_files(tmp_path / "my shop", url="http://127.0.0.1:9", files=files)
 
 
-def test_loading_definitions_writes_nothing_and_reaches_nobody(root: Path) -> None:
+def test_loading_definitions_writes_nothing_and_opens_no_connection(root: Path) -> None:
     """Loading starts no JVM, opens no connection and writes no file."""
     before = sorted(root.rglob("*"))
     assert [] == told(f"{WATCHED}{LOAD}print(*did, sep=chr(10), end='')", root)
     assert before == sorted(root.rglob("*"))
 
 
-def test_loading_definitions_leaves_spark_alone(root: Path) -> None:
+def test_loading_definitions_does_not_import_spark(root: Path) -> None:
     """Importing pyspark takes longer than all other loading together."""
     script = f"{WATCHED}{LOAD}print(*sorted({{'pyspark', 'py4j', 'delta'}} & set(sys.modules)))"
     assert [""] == told(script, root)
 
 
-def test_validating_writes_nothing_and_reaches_nobody(root: Path) -> None:
+def test_validating_writes_nothing_and_opens_no_connection(root: Path) -> None:
     """Validation may run anywhere, even at every keystroke in an editor."""
     before = sorted(root.rglob("*"))
     watched = WATCHED.replace("import dagster  # what it does by itself isn't ours to judge\n", "")
@@ -127,7 +127,7 @@ def fill(workspace: Workspace) -> None:
         PlainTable(Path(table_path(workspace.settings, model.id))).commit(note)
 
 
-def test_five_hundred_models_are_definitions_without_spark(large_project: Path) -> None:
+def test_five_hundred_models_are_loaded_as_definitions_without_spark(large_project: Path) -> None:
     """Dagster loads them for each run and at each reload; `make bench` measures how fast."""
     script = LOAD.replace("build_definitions(Path", "loaded = build_definitions(Path")
     graph = "print(len(loaded.resolve_asset_graph().get_all_asset_keys()), 'pyspark' in sys.modules)"
@@ -148,7 +148,7 @@ def test_five_hundred_models_with_nothing_to_do_start_nothing(
 
 
 @pytest.mark.parametrize("words", [["status"], ["status", "--metrics"], ["maintain"]])
-def test_five_hundred_models_are_looked_at_without_spark_or_dagster(
+def test_status_and_maintain_read_five_hundred_models_without_spark(
     large_project: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     """Operators run these commands often; where maintenance doesn't pay, nothing is started."""

@@ -53,7 +53,7 @@ def git(folder: Path, *arguments: str) -> str:
     return child.stdout.strip()
 
 
-def test_each_commit_has_a_seed_of_its_own(tmp_path: Path) -> None:
+def test_each_commit_has_a_different_seed(tmp_path: Path) -> None:
     """A failed run fails again when it is repeated, and the next commit tries something else."""
     assert random_seeds.find_commit(tmp_path) is None
     git(tmp_path, "init")
@@ -72,7 +72,7 @@ def test_without_git_the_seed_is_fixed(tmp_path: Path, monkeypatch: pytest.Monke
     assert random_seeds.find_commit(TESTS) is None
 
 
-def test_a_failure_tells_the_command_that_repeats_it(tmp_path: Path) -> None:
+def test_a_failure_shows_the_command_that_repeats_it(tmp_path: Path) -> None:
     """The command begins with the seed that failed, in this process or in a worker of xdist."""
     for workers in ((), ("-n", "2")):
         printed = run_tests(tmp_path, *workers, ONDATRA_TEST_SEED="abc", ONDATRA_TEST_HISTORIES="7")

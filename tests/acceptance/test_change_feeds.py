@@ -1,4 +1,4 @@
-"""Each cell of the table of kinds, read from the real change feed."""
+"""The cells of the table of kinds, each read from the real change feed."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ CELLS = {
         [(DELETE, B3)],
     ),
     "append": ([(INSERT, A1), (INSERT, A2), (INSERT, B3)], [(INSERT, NEW_A2)], []),
-    "scd2": (  # with from, to and whether it is current; the first version is 1, after the table's making
+    "scd2": (  # with from, to and whether it is current; the first version is 1, after the table's creation
         [(INSERT, (*row, 1, None, True)) for row in (A1, A2, B3)],
         [(AFTER, (*A2, 1, 2, False)), (BEFORE, (*A2, 1, None, True)), (INSERT, (*NEW_A2, 2, None, True))],
         [(AFTER, (*B3, 1, 3, False)), (BEFORE, (*B3, 1, None, True))],
@@ -49,7 +49,7 @@ CELLS = {
     "partition": (
         [(INSERT, A1), (INSERT, A2), (INSERT, B3)],
         [(DELETE, A1), (DELETE, A2), (INSERT, A1), (INSERT, NEW_A2)],
-        [],  # it isn't returned
+        [],  # the query doesn't return it
     ),
 }
 
@@ -67,8 +67,8 @@ def test_every_kind_has_a_writer():
 
 
 @pytest.mark.parametrize("kind", CELLS)
-def test_a_kind_leaves_what_its_row_of_the_table_says(shop: SparkProject, kind: str) -> None:
-    """What push functions get rests on it, and so does every promise of delivery."""
+def test_the_feed_of_a_kind_is_what_the_table_of_kinds_says(shop: SparkProject, kind: str) -> None:
+    """The rows that push functions get depend on it, and so does every promise of delivery."""
     name, (first, changed, gone) = f"m.{kind}", CELLS[kind]
     shop.write_files({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
     seen = []
@@ -92,7 +92,7 @@ def test_a_kind_leaves_what_its_row_of_the_table_says(shop: SparkProject, kind: 
 
 
 def test_an_updated_row_keeps_its_rowid(shop: SparkProject) -> None:
-    """Statuses and records name a row by it."""
+    """Statuses and records refer to a row by its rowid."""
     shop.write_files({"models/m/merge.sql": HEADERS["merge"] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1, A2])
     shop.run()
@@ -116,10 +116,10 @@ def test_an_updated_row_keeps_its_rowid(shop: SparkProject) -> None:
         ("tracked", [A1, A2, (None, "9", "n")], [A1, A2], ["NULL"]),
     ],
 )
-def test_rows_without_a_key_of_their_own_are_set_aside(
+def test_rows_with_null_or_duplicate_keys_are_invalid(
     shop: SparkProject, kind: str, rows: list[tuple[object, ...]], kept: list[tuple[object, ...]], reasons: list[str]
 ) -> None:
-    """Nobody can say which of two equal keys is right: what the table has of it stays."""
+    """It is unknown which of two rows with equal keys is right, so the row that the table has stays."""
     shop.write_files({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1, A2])
     assert 0 == shop.run()
@@ -131,8 +131,8 @@ def test_rows_without_a_key_of_their_own_are_set_aside(
     assert reasons == sorted(row["__ondatra_reason"] for row in invalid.collect())
 
 
-def test_a_comment_changes_nothing_and_a_definition_does(shop: SparkProject) -> None:
-    """Who tidies a query must not send a table again."""
+def test_a_new_comment_changes_nothing_and_a_new_definition_does(shop: SparkProject) -> None:
+    """A user who tidies a query must not send a table again."""
     shop.write_files({"models/m/table.sql": HEADERS["table"] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1])
     shop.run()
@@ -145,8 +145,8 @@ def test_a_comment_changes_nothing_and_a_definition_does(shop: SparkProject) -> 
     assert [("delete", A1), ("insert", ("a", "1", "X"))] == shop.read_feed("m.table", after=version)
 
 
-def test_a_query_that_fails_leaves_the_table_and_says_where(shop: SparkProject, capfd) -> None:
-    """Half a table is worse than yesterday's."""
+def test_a_query_that_fails_leaves_the_table_and_reports_its_file(shop: SparkProject, capfd) -> None:
+    """Half of a table is worse than yesterday's table."""
     shop.write_files({"models/m/table.sql": HEADERS["table"] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1])
     shop.run()
@@ -175,7 +175,7 @@ SELECT 1 AS id, DATE'1969-07-20' AS `the day`, TIMESTAMP'2026-01-02 03:04:05.678
 
 
 def test_every_type_reaches_push_as_the_contract_says(shop: SparkProject) -> None:
-    """A date as debug text, or a decimal with lost digits, is a wrong row in somebody's ERP."""
+    """A date as debug text, or a decimal with lost digits, is a wrong row in the user's ERP."""
     shop.write_files({"models/m/types.sql": TYPES})
     assert 0 == shop.run()
     feed = ChangeFeed(

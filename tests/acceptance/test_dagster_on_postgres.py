@@ -1,4 +1,4 @@
-"""A project whose Dagster keeps its history on PostgreSQL, as where several machines share one Dagster."""
+"""A project whose Dagster has its history in PostgreSQL, as when several machines share one Dagster."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi, postgres: str, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
-    """A project with the storage that the docs show; the tables of its two models are there."""
+    """Return a project with the storage that the docs show, and with one contact."""
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", postgres)
     shop = ShopProject.create(tmp_path / "my shop", url=api.url)
     write_dagster_files(shop.root)
@@ -68,24 +68,24 @@ def test_runs_sensors_and_freshness_work_on_postgres(shop: ShopProject, api: Dem
             assert [] == daemon_errors(execute_sensor_iteration(workspace, logging.getLogger(), None, None))
             ticks = last_ticks(workspace)
     assert {"push_due", "push__sync__crm__sensor"} == set(ticks)
-    assert ["SKIPPED", "SUCCESS"] == sorted(ticks.values())  # one asks for the run, and the other sees that
+    assert ["SKIPPED", "SUCCESS"] == sorted(ticks.values())  # one requests the run, and the other sees that
     assert () == api.calls
     done = subprocess.run(
         [DG, "launch", "--job", "push__sync__crm__job"], cwd=shop.root, capture_output=True, text=True
     )
     assert 0 == done.returncode, done.stderr
     assert {"a1"} == set(api.contacts())
-    with open_instance(shop.workspace.settings) as instance:  # from the shell, by the sensor, and first of all
+    with open_instance(shop.workspace.settings) as instance:  # from the shell, by the sensor, and the first one
         assert ["SUCCESS", "QUEUED", "SUCCESS"] == [each.status.value for each in instance.get_runs()]
 
 
 def daemon_errors(iteration: Iterator[SerializableErrorInfo | None]) -> list[SerializableErrorInfo]:
-    """What went wrong in one turn of a daemon."""
+    """Return the errors of one iteration of a daemon."""
     return [error for error in iteration if error]
 
 
 def last_ticks(workspace: WorkspaceProcessContext) -> dict[str, str]:
-    """The newest tick of each sensor, as Dagster's page asks for it."""
+    """Return the newest tick's status of each sensor, as Dagster's UI requests it."""
     webserver = httpx.ASGITransport(DagsterWebserver(workspace).create_asgi_app())
 
     async def ask() -> httpx.Response:

@@ -1,4 +1,4 @@
-"""A dry run against a server that counts: no request, and no byte of warehouse, queue and tracking moves."""
+"""A dry run against a server that counts: no request is sent, and no byte of warehouse, queue or tracking changes."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ ADA, BEN, CYN = (("C-1", "Ada", "ada@x.org"), ("C-2", "Ben", "ben@x.org"), ("C-3
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProject:
-    """Two models, one below the other, and the example's CRM."""
+    """Return a project with two models, one below the other, and the example's CRM."""
     shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
     library = (ROOT / "lib" / "crm_push.star").read_text()
     shop.write_files(
@@ -50,10 +50,10 @@ def kept(shop: SparkProject) -> dict[str, bytes]:
     return {name: content for each in folders for name, content in read_folder(state / each).items()}
 
 
-def test_nothing_is_asked_and_nothing_moves(
+def test_a_dry_run_sends_no_request_and_changes_no_file(
     shop: SparkProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the first run, then with a change ahead and a dead letter; the run after it does as was told."""
+    """The first comes before any run, the second has changes and a dead letter. The next run does what was forecast."""
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "no address")])
     assert 0 == shop.run(is_dry=True)
     assert ((), {}) == (api.calls, kept(shop))

@@ -1,4 +1,4 @@
-"""From SQL through Spark, Delta, queue, Starlark and HTTP to an API with state: what is found there."""
+"""The way from SQL through Spark, Delta, queue, Starlark and HTTP to an API with state, and what the API then has."""
 
 import contextlib
 from pathlib import Path
@@ -51,7 +51,7 @@ def line(invoice: str, number: int, quantity: int = 1) -> tuple[object, ...]:
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProject:
-    """The example's push functions over tables of a test."""
+    """Return a project with the example's push functions over tables of a test."""
     shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
     libraries = {
         f"lib/{name}.star": (ROOT / "lib" / f"{name}.star")
@@ -65,7 +65,7 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProj
 
 
 def took(api: DemoApi) -> list[tuple[str, str]]:
-    """The calls since the last time."""
+    """Return the calls since the last time."""
     made = [(call.method, call.path) for call in api.calls[took.seen :]]
     took.seen = len(api.calls)
     return sorted(made)
@@ -76,8 +76,8 @@ def reset_call_position() -> None:
     took.seen = 0
 
 
-def test_merge_as_the_crm_sees_it(shop: SparkProject, api: DemoApi) -> None:
-    """First run, nothing, a change, a row that disappears from its source."""
+def test_a_merge_sends_new_and_changed_rows_to_the_crm(shop: SparkProject, api: DemoApi) -> None:
+    """The steps are a first run, no change, a change, and a row that disappears from its source."""
     shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA, BEN])
     assert 0 == shop.run()
@@ -96,8 +96,8 @@ def test_merge_as_the_crm_sees_it(shop: SparkProject, api: DemoApi) -> None:
     }
 
 
-def test_tracked_as_the_erp_sees_it(shop: SparkProject, api: DemoApi) -> None:
-    """An invoice arrives whole, goes out whole when one line changes, and is deleted with its last line."""
+def test_tracked_sends_whole_invoices_to_the_erp(shop: SparkProject, api: DemoApi) -> None:
+    """An invoice is sent whole, again whole when one line changes, and is deleted with its last line."""
     shop.write_files({"models/sync/erp.sql": ERP})
     shop.write_rows("lines", LINES, [line("I-1", 1), line("I-1", 2), line("I-2", 1)])
     assert 0 == shop.run()
@@ -115,8 +115,8 @@ def test_tracked_as_the_erp_sees_it(shop: SparkProject, api: DemoApi) -> None:
     assert ["I-1"] == list(api.invoices())
 
 
-def test_a_price_list_goes_out_whole_and_is_taken_whole(shop: SparkProject, api: DemoApi) -> None:
-    """One call whatever differs; one that the ERP refuses leaves it with the list that it has."""
+def test_a_price_list_is_sent_and_accepted_as_a_whole(shop: SparkProject, api: DemoApi) -> None:
+    """Any change is one call. When the ERP refuses the call, it keeps the list that it has."""
     shop.write_files({"models/raw/products.sql": PRICES})
     pen, ink = ("P-1", "Pen", "34.00"), ("P-2", "Ink", "11.50")
     shop.write_rows("products", PRODUCTS, [pen, ink])
@@ -131,8 +131,8 @@ def test_a_price_list_goes_out_whole_and_is_taken_whole(shop: SparkProject, api:
     assert [("PUT", "/erp/prices")] * 3 == took(api)
 
 
-def test_new_steps_of_orders_go_out_as_a_job(shop: SparkProject, api: DemoApi) -> None:
-    """It is asked about until it has ended; what isn't new isn't sent."""
+def test_new_steps_of_orders_are_sent_as_a_job(shop: SparkProject, api: DemoApi) -> None:
+    """The job is polled until it has ended. Only new steps are sent."""
     shop.write_files({"models/mart/order_steps.sql": STEPS})
     shop.write_rows("orders", ORDERS, [("1", "C-1", "open"), ("2", "C-2", "open")])
     assert 0 == shop.run()
@@ -144,8 +144,8 @@ def test_new_steps_of_orders_go_out_as_a_job(shop: SparkProject, api: DemoApi) -
     assert [*jobs, *[("POST", "/crm/imports")] * 2] == took(api)
 
 
-def test_a_reject_is_mended_at_its_source_and_arrives_as_new(shop: SparkProject, api: DemoApi) -> None:
-    """And takes no other row with it; nulls and duplicates are set aside and counted."""
+def test_a_reject_that_is_fixed_at_its_source_arrives_as_new(shop: SparkProject, api: DemoApi) -> None:
+    """It doesn't stop the other rows. Rows with null or duplicate keys are invalid, and counted."""
     shop.write_files({"models/sync/crm.sql": CRM})
     invalid = [(None, "Nobody", "n@x.org"), ("C-9", "One", "o@x.org"), ("C-9", "Two", "t@x.org")]
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "no address"), *invalid])
@@ -162,28 +162,28 @@ def test_a_reject_is_mended_at_its_source_and_arrives_as_new(shop: SparkProject,
     assert 0 == shop.workspace.queue("sync.crm").dead_units
 
 
-def test_an_api_that_answers_500_is_asked_as_often_as_it_may(shop: SparkProject, api: DemoApi, capfd) -> None:
-    """Three rows, one try more than none, exit 1, and the rows are still there."""
+def test_an_api_that_answers_500_gets_only_the_allowed_retries(shop: SparkProject, api: DemoApi, capfd) -> None:
+    """Each of three rows is sent once and retried once. The exit code is 1, and the rows still wait."""
     shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA, BEN, CYN])
     api.fail(status=500, times=None)
     assert 1 == shop.run()
-    assert 3 * 2 == len(api.calls)  # one call a row, `retry: 1`
+    assert 3 * 2 == len(api.calls)  # one call for each row, `retry: 1`
     assert "the API is down" in capfd.readouterr().err
     state = shop.workspace.queue("sync.crm")
     assert (3, 0) == (state.waiting_units, state.dead_units)
 
 
-def test_all_rejected_is_never_green(shop: SparkProject, api: DemoApi) -> None:
-    """A run that delivered nothing mustn't look like one that did."""
+def test_a_run_whose_rows_are_all_rejected_fails(shop: SparkProject, api: DemoApi) -> None:
+    """A run that delivered nothing must not look like one that did."""
     shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [("C-1", "Ada", "none"), ("C-2", "Ben", "none")])
     assert 1 == shop.run()
     assert {} == api.contacts()
 
 
-def test_the_document_s_query_reads_a_run_s_folder(shop: SparkProject) -> None:
-    """Users bring it; only the path is theirs."""
+def test_the_documents_query_reads_the_folder_of_a_run(shop: SparkProject) -> None:
+    """Users bring this query and change only its path."""
     shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "none")])
     shop.run()
@@ -201,7 +201,7 @@ def test_the_document_s_query_reads_a_run_s_folder(shop: SparkProject) -> None:
 
 
 def test_a_run_with_nothing_to_do_opens_nothing(shop: SparkProject, api: DemoApi) -> None:
-    """No JVM, no Dagster, no call: it runs every few minutes somewhere."""
+    """It starts no JVM and no Dagster, and makes no call, because users run it every few minutes."""
     shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA])
     shop.run()

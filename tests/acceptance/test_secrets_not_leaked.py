@@ -1,4 +1,4 @@
-"""What a whole run leaves behind, from SQL to the API, has no secret in it: files, events, output."""
+"""The files, events and output that a whole run leaves behind, from SQL to the API: they contain no secret."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +41,10 @@ def push(rows):
 SECRETS = {"SECRET": "client/canary+secret", "REFRESH": "refresh canary token", "TEAM": "the canary team"}
 
 
-def test_no_secret_is_left(tmp_path: Path, shared_warehouse: Warehouse, captured_output: Callable[[], str]) -> None:
-    """Though the API gives back what it is sent; only .env and the rotated token's own file hold any."""
+def test_a_run_leaves_no_secret_behind(
+    tmp_path: Path, shared_warehouse: Warehouse, captured_output: Callable[[], str]
+) -> None:
+    """The API even returns what it gets. Only .env and the file of the rotated token contain secrets."""
     shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
     with running_echo_api() as url:
         shop.write_files(

@@ -1,6 +1,6 @@
-"""A user installs the wheel into an empty environment, types what the commands print, and rows arrive.
+"""The wheel in an empty environment: a user installs it, types what the commands print, and rows arrive.
 
-Neither the repository nor this machine's caches are used; the jars come from a repository on loopback.
+Neither the repository nor the machine's caches are used. The jars come from a repository on loopback.
 """
 
 import re
@@ -36,7 +36,7 @@ def jars() -> Iterator[MavenRepository]:
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[WheelEnvironment]:
-    """The first three commands of the package's page, without an index."""
+    """Install the wheel by the first three commands of PYPI.md, without an index, and yield its environment."""
     with tempfile.TemporaryDirectory(prefix="ondatra-wheel-") as name:  # a gigabyte of links, so not in memory
         folder = Path(name)
         before = repository_status()
@@ -47,7 +47,7 @@ def environment() -> Iterator[WheelEnvironment]:
 
 @pytest.fixture(scope="module")
 def project(environment: WheelEnvironment) -> Path:
-    """A new project, whose demo API is at a port that is free here."""
+    """Create a new project whose demo API has a free port, and return its folder."""
     assert 0 == environment.run("ondatra init my-project").returncode
     project = environment.home / "my-project"
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -75,10 +75,10 @@ def port_of(project: Path) -> str:
     return found[1]
 
 
-def test_what_the_commands_print_brings_rows_to_the_api(
+def test_the_printed_commands_deliver_rows_to_the_api(
     environment: WheelEnvironment, project: Path, jars: MavenRepository
 ) -> None:
-    """The first run fetches the jars into the empty home."""
+    """The first run downloads the jars into the empty home."""
     printed = environment.run("ondatra init again").stderr.replace("again", "my-project")
     lines = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     assert commands_of_the_readme()[-2:] == lines
@@ -92,8 +92,10 @@ def test_what_the_commands_print_brings_rows_to_the_api(
     assert 11 == len(list((environment.home / ".cache" / "ondatra" / "jars").rglob("*.jar")))
 
 
-def test_the_machine_is_found_well(environment: WheelEnvironment, project: Path, jars: MavenRepository) -> None:
-    """With what the run has fetched, and with what its own packages say they require."""
+def test_doctor_finds_no_problem_after_the_first_run(
+    environment: WheelEnvironment, project: Path, jars: MavenRepository
+) -> None:
+    """`ondatra doctor` uses the jars that the run has downloaded, and the requirements that the packages declare."""
     asked = len(jars.requested_paths)
     done = environment.run("ondatra doctor", folder=project, ONDATRA_MAVEN_MIRROR=jars.url)
     assert 0 == done.returncode, done.stdout + done.stderr
@@ -105,7 +107,7 @@ def test_the_machine_is_found_well(environment: WheelEnvironment, project: Path,
 
 
 def test_a_new_project_can_be_installed_and_tested(environment: WheelEnvironment, project: Path) -> None:
-    """As its README says, but for the index: what it requires is there."""
+    """The test runs the commands of the project's README without an index: all requirements are installed."""
     install = "pip install --quiet --no-index --no-build-isolation -e '.[test]'"
     done = environment.run(f"{install} && pytest -q", folder=project)
     assert 0 == done.returncode, done.stdout + done.stderr
@@ -118,7 +120,7 @@ def test_the_docs_come_with_the_wheel(environment: WheelEnvironment) -> None:
 
 
 def test_dagster_loads_the_project(environment: WheelEnvironment, project: Path) -> None:
-    """Under the name of its folder, by the commands that Dagster's own docs name."""
+    """The location has the name of the folder. The commands are those that Dagster's own docs name."""
     for command in DAGSTER_COMMANDS:
         done = environment.run(command, folder=project)
         assert 0 == done.returncode, f"{command}: {done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""Two machines with a state folder each, one table and one tracking store, that run one sync at once."""
+"""Two machines that run one sync at once, with two state folders, one table and one tracking store."""
 
 import collections
 import json
@@ -28,7 +28,7 @@ def api() -> Iterator[DemoApi]:
 
 @pytest.fixture
 def machines(tmp_path: Path, api: DemoApi) -> tuple[Path, Path]:
-    """Their state folders."""
+    """Return the state folders of both machines."""
     (tmp_path / "shared").mkdir()
     for name in ("one", "two"):
         state = tmp_path / name
@@ -39,7 +39,7 @@ def machines(tmp_path: Path, api: DemoApi) -> tuple[Path, Path]:
 
 
 def write(table: KeyedFeedTable, value: int, *states: Path) -> None:
-    """Give every key that value, as both machines see it."""
+    """Give every key this value, as both machines see it."""
     for key in KEYS:
         table.write(key, [value])
     for state in states:
@@ -52,13 +52,13 @@ def end(run: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def doubled(api: DemoApi, first: int) -> int:
-    """How many calls from that one on were made again."""
+    """Return how many calls from that one on were made again."""
     made = collections.Counter((call.path, json.dumps(call.body)) for call in api.calls[first:])
     return made.total() - len(made)
 
 
-def test_of_two_runs_at_once_one_delivers_and_the_other_stops(machines: tuple[Path, Path], api: DemoApi) -> None:
-    """Neither machine has ever heard of the other; both have all rows to send."""
+def test_one_of_two_concurrent_runs_delivers_and_the_other_stops(machines: tuple[Path, Path], api: DemoApi) -> None:
+    """Neither machine knows of the other one, and both have all rows to send."""
     one, two = machines
     table = KeyedFeedTable(UnitKind.ROW)
     write(table, 1, one)
@@ -76,8 +76,8 @@ def test_of_two_runs_at_once_one_delivers_and_the_other_stops(machines: tuple[Pa
     assert table.content() == read_delivered_values(api, UnitKind.ROW)
 
 
-def test_a_machine_that_comes_later_stops_before_its_first_call(machines: tuple[Path, Path], api: DemoApi) -> None:
-    """The first one is in the middle of its rows."""
+def test_a_second_machine_stops_before_its_first_call(machines: tuple[Path, Path], api: DemoApi) -> None:
+    """The first machine has sent some of its rows."""
     one, two = machines
     table = KeyedFeedTable(UnitKind.ROW)
     write(table, 1, one, two)
@@ -94,8 +94,8 @@ def test_a_machine_that_comes_later_stops_before_its_first_call(machines: tuple[
     assert len(KEYS) == len(api.calls)
 
 
-def test_a_machine_goes_on_from_one_that_was_killed(machines: tuple[Path, Path], api: DemoApi) -> None:
-    """Which gives no sign any more; its calls in doubt are repeated under their keys."""
+def test_a_machine_continues_the_work_of_a_killed_one(machines: tuple[Path, Path], api: DemoApi) -> None:
+    """The killed machine gives no sign any more. Its calls with unknown results are repeated with their keys."""
     one, two = machines
     table = KeyedFeedTable(UnitKind.ROW)
     write(table, 1, one, two)

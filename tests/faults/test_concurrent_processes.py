@@ -1,4 +1,4 @@
-"""Two processes that push one sync at the same time: a second shell, or a click in Dagster beside a shell."""
+"""Two processes that push one sync at the same time: two shells, or a shell and a click in Dagster."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ ROWS = 12
 
 
 class CallBlocker:
-    """Holds every call until it is opened."""
+    """An answer function that holds every call until it is released."""
 
     def __init__(self) -> None:
         self.call_received = threading.Event()
@@ -53,7 +53,7 @@ def api(call_blocker: CallBlocker) -> Iterator[FakeApi]:
 
 @pytest.fixture
 def shop(tmp_path: Path, api: FakeApi) -> ShopProject:
-    """Rows that are due: to send them takes no Spark."""
+    """Return a shop with rows that are due, which can be sent without Spark."""
     shop = ShopProject.create(tmp_path / "shop", url=api.url)
     shutil.copytree(ROOT / "ondatra_dagster/template/ondatra_project", shop.root / "ondatra_project")
     write_contacts(shop.root, **{f"c{number}": f"c{number}@example.com" for number in range(ROWS)})
@@ -82,10 +82,10 @@ def started(shop: ShopProject, words: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("first", "second"), [(CLI, CLI), (CLI, UI), (UI, CLI)], ids=["shells", "click", "shell"])
-def test_each_row_is_sent_once_and_the_second_says_so(
+def test_each_row_is_sent_once_and_the_second_process_says_so(
     shop: ShopProject, api: FakeApi, call_blocker: CallBlocker, first: list[str], second: list[str]
 ) -> None:
-    """Twice the calls would be twice the invoices; a failure would be an alarm for nothing."""
+    """Repeated calls would be repeated invoices, and a failure would be a false alarm."""
     call_blocker.is_blocking = True
     sender = started(shop, first)
     try:

@@ -1,4 +1,4 @@
-"""One row that never gets through, and an API that is down: what becomes of them as days go by."""
+"""A row that always fails, and an API that is down, over several days."""
 
 import dataclasses
 import time
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.faults
 
 DAY = 86_400.0
 GOOD = 100
-# each contact is looked up first: so one of them alone can fail
+# each contact is looked up first, so that a single one can fail
 PUSH = """
 API = {{"base_url": "{url}", "retry": 0, "push": {{"batch_size": 20}}}}
 
@@ -40,7 +40,7 @@ def api() -> Iterator[FakeApi]:
 
 
 class SettableClock:
-    """A clock that a test sets; it begins some days ago, so that commands find the past behind them."""
+    """A clock that a test sets. It begins 20 days ago, so that all its times are in the past for commands."""
 
     def __init__(self) -> None:
         self.now = time.time() - 20 * DAY
@@ -64,7 +64,7 @@ def shop(tmp_path: Path, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> ShopP
 
 
 def runs(shop: ShopProject, settable_clock: SettableClock) -> Callable[[], int]:
-    """`ondatra run` at the test's time."""
+    """Return a function for `ondatra run` at the test's time."""
 
     def run_now() -> int:
         workspace = dataclasses.replace(shop.workspace, clock=settable_clock)
@@ -73,10 +73,10 @@ def runs(shop: ShopProject, settable_clock: SettableClock) -> Callable[[], int]:
     return run_now
 
 
-def test_a_row_that_always_fails_dies_after_its_attempts_is_listed_and_can_be_replayed(
+def test_a_row_that_always_fails_becomes_a_dead_letter_and_can_be_replayed(
     shop: ShopProject, api: FakeApi, settable_clock: SettableClock, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Elsewhere it is retried for ever, or takes the hundred beside it along."""
+    """Other tools retry such a row forever, or stop the hundred rows next to it."""
     ondatra, run_now = CommandLine(capfd), runs(shop, settable_clock)
     api.faults.paths["/crm/contacts/stuck"] = Fault(times=None, status=400, message="no such region")
     assert 0 == run_now()
@@ -91,10 +91,10 @@ def test_a_row_that_always_fails_dies_after_its_attempts_is_listed_and_can_be_re
         code = run_now()
         assert calls + 1 == len(api.calls)
     assert 7 == len(waits)  # eight attempts, and a wait between each two
-    assert 1 == code  # that it was given up is told
+    assert 1 == code  # the run reports the dead letter
     for wait, minutes in zip(waits, (1, 5, 15, 60, 180, 360, 720), strict=True):
         assert 0.8 * minutes <= wait / 60 <= 1.2 * minutes + 0.1
-    assert 0 == run_now()  # once
+    assert 0 == run_now()  # only once
 
     (letter,) = ondatra("dead", "sync.crm", "--json").json_lines
     assert ("stuck", 8) == (letter["key"], letter["attempts"])
@@ -108,8 +108,10 @@ def test_a_row_that_always_fails_dies_after_its_attempts_is_listed_and_can_be_re
     assert [] == ondatra("dead", "sync.crm", "--json").json_lines
 
 
-def test_an_outage_of_days_uses_up_no_attempt(shop: ShopProject, api: FakeApi, settable_clock: SettableClock) -> None:
-    """A weekend without the API mustn't leave a hundred dead letters for Monday."""
+def test_an_outage_of_several_days_uses_up_no_attempt(
+    shop: ShopProject, api: FakeApi, settable_clock: SettableClock
+) -> None:
+    """A weekend without the API must not leave a hundred dead letters for Monday."""
     run_now = runs(shop, settable_clock)
     api.faults.always = Fault(times=None, status=503)
     for _ in range(20):

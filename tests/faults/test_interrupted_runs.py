@@ -1,4 +1,4 @@
-"""Ctrl-C at a terminal while Spark comes up, works or ends: one sentence, and no JVM is left."""
+"""The effect of Ctrl-C at a terminal while Spark starts, works or ends: one message, and no JVM is left."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def root(api: DemoApi, tmp_path: Path) -> Path:
 
 
 def interrupted_at(command: TerminalCommand) -> str:
-    """Press Ctrl-C: the screen, when the command has ended as it should."""
+    """Press Ctrl-C, check how the command ends, and return the screen."""
     jvm = command.wait_for_jvm()
     command.press_ctrl_c()
     code, said = command.wait()
@@ -34,8 +34,8 @@ def interrupted_at(command: TerminalCommand) -> str:
     return said
 
 
-def test_ctrl_c_while_spark_comes_up_works_and_ends(root: Path) -> None:
-    """Then the next run brings all that is missing."""
+def test_ctrl_c_interrupts_a_run_while_spark_starts_works_and_ends(root: Path) -> None:
+    """The next run then delivers all that is missing."""
     interrupted_at(TerminalCommand("run", cwd=root))
     endless = root / "models" / "raw" / "endless.sql"
     endless.write_text(ENDLESS)

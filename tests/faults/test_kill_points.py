@@ -85,7 +85,7 @@ def api() -> Iterator[DemoApi]:
 
 
 def write(table: KeyedFeedTable, step: int) -> None:
-    """New rows, changed ones, and some that go."""
+    """Write new rows, change some, and remove some."""
     for number in range(16):
         if step == 0 or number % 3 != step % 3:
             gone = step > 0 and number % 5 == step % 5
@@ -93,7 +93,7 @@ def write(table: KeyedFeedTable, step: int) -> None:
 
 
 def doubled(api: DemoApi) -> int:
-    """How many calls that change something were made a second time."""
+    """Return how many calls that change something were made a second time."""
     made = collections.Counter(json.dumps(call.body) for call in api.calls if call.method == "POST")
     return made.total() - len(made)
 
@@ -109,10 +109,10 @@ def run_until_clean(runs: ForkedSyncRuns, table: KeyedFeedTable) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("mode", MODES)
-def test_killed_at_each_point_nothing_is_lost_and_only_calls_in_flight_double(
+def test_a_kill_at_any_point_loses_nothing_and_repeats_only_calls_in_flight(
     mode: str, threads: int, api: DemoApi, tmp_path: Path
 ) -> None:
-    """A crash is where delivery tools lose or double rows; and a job may be a thousand invoices."""
+    """Delivery tools lose or duplicate rows in crashes, and a job may be a thousand invoices."""
     library = (API + MODES[mode]).replace("MODE", mode).replace("THREADS", str(threads))
     api.clear()
     table, step = KeyedFeedTable(UnitKind.ROW), 0
@@ -125,7 +125,7 @@ def test_killed_at_each_point_nothing_is_lost_and_only_calls_in_flight_double(
                 step += 1
                 end = runs.run(table, point=(point, time))
                 if end == 0 and time == 2:
-                    continue  # it is passed once a run
+                    continue  # a run passes it only once
                 assert end == KILLED_STATUS, point
                 run_until_clean(runs, table)
                 assert table.content() == read_delivered_values(api, UnitKind.ROW), f"{point} {time}"
@@ -134,9 +134,9 @@ def test_killed_at_each_point_nothing_is_lost_and_only_calls_in_flight_double(
         assert state
         assert (0, 0, 0, False) == (state.depth, state.dead_units, state.open_jobs, state.has_open_run)
         jobs = [call for call in api.calls if call.path == "/crm/jobs"]
-        assert len(api.jobs()) == len({json.dumps(call.body) for call in jobs})  # none was begun twice
+        assert len(api.jobs()) == len({json.dumps(call.body) for call in jobs})  # no job was started twice
         records = collections.Counter(
             (record.identifier, record.rowid, record.change_type, record.table_version)
             for record in RecordStore(str(runs.state / "tracking")).read_delivered_since("sync.api", None)
         )
-        assert {1} == set(records.values())  # each end has one record
+        assert {1} == set(records.values())  # each outcome has one record

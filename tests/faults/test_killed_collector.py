@@ -1,6 +1,6 @@
-"""A collector that is killed while many send, and flushes that are killed wherever they are.
+"""A collector that is killed while many clients send, and flushes that are killed at any point.
 
-The table is plain files here; with Spark and Delta, and more of all: tests/soak/test_killed_event_flushes.py.
+The table is plain files here. tests/soak/test_killed_event_flushes.py has Spark, Delta and more events.
 """
 
 import collections
@@ -22,13 +22,13 @@ SENDERS, REQUESTS, KILLS = 16, 40, 5
 
 
 def flush(root: Path, point: str = "") -> int:
-    """In a process of its own; how that ended."""
+    """Flush in a separate process, and return its exit code."""
     command = [sys.executable, "-m", "support.processes.plain_flush_kill_points", str(root), point]
     return subprocess.run(command, env=child_environment(), check=False).returncode
 
 
 def test_every_acknowledged_event_is_in_the_table_once(tmp_path: Path) -> None:
-    """Whatever is killed: an answer is a promise, and one who got none may ask again."""
+    """An answer is a promise, whatever is killed. A client that got no answer may send the event again."""
     project = EventProject.create(tmp_path)
     collector = CollectorProcess(project.root)
     collector.start()
@@ -38,9 +38,9 @@ def test_every_acknowledged_event_is_in_the_table_once(tmp_path: Path) -> None:
     for place, point in zip(range(KILLS), FLUSH_KILL_POINTS, strict=True):
         senders.wait_for(total * (place + 1) // (KILLS + 2))
         collector.kill()
-        flush(project.root, point)  # one beside a dead collector, where it looks after the file too
+        flush(project.root, point)  # a flush without a collector also cleans up the file
         collector.start()
-        flush(project.root, point)  # one beside a living one
+        flush(project.root, point)  # a flush next to a running collector
     senders.join()
     assert 0 == collector.stop()
     assert 0 == flush(project.root)
@@ -52,8 +52,8 @@ def test_every_acknowledged_event_is_in_the_table_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", FLUSH_KILL_POINTS)
-def test_a_flush_that_is_killed_anywhere_is_made_good_by_the_next(tmp_path: Path, point: str) -> None:
-    """Without a collector: then it also drops what is in the table."""
+def test_a_flush_killed_at_any_point_is_completed_by_the_next_one(tmp_path: Path, point: str) -> None:
+    """There is no collector, so the flush also drops the events that are in the table."""
     project = EventProject.create(tmp_path)
     with project.running_collector() as serving:
         for number in range(5):
@@ -64,8 +64,8 @@ def test_a_flush_that_is_killed_anywhere_is_made_good_by_the_next(tmp_path: Path
     assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, most=1)
 
 
-def test_each_sender_s_events_stay_in_order(tmp_path: Path) -> None:
-    """One who waits for each answer sees its events in the table as it sent them."""
+def test_the_events_of_each_sender_stay_in_order(tmp_path: Path) -> None:
+    """A sender that waits for each answer finds its events in the table in the same order."""
     project = EventProject.create(tmp_path)
     collector = CollectorProcess(project.root)
     collector.start()

@@ -1,6 +1,6 @@
-"""`ondatra maintain` killed in the middle of its VACUUM: nothing that is read is lost, and the next mends.
+"""The command `ondatra maintain`, killed during VACUUM: nothing that is read is lost, and the next one repairs it.
 
-Each round starts a JVM beside that of the tests, which makes the tables' past: `make soak`.
+Each round starts a JVM next to that of the tests, which creates the tables' old versions: `make soak`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ DELIVERED, BEHIND = 8, 3  # versions before the sync's watermark, and after it
 
 @pytest.fixture
 def project(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProject:
-    """Contacts on their way to a CRM."""
+    """Return a project that delivers contacts to a CRM."""
     return SparkProject(write_shop_files(tmp_path / "a project", url=api.url), shared_warehouse.session)
 
 
@@ -36,7 +36,7 @@ def state(project: SparkProject, name: str) -> TableState:
 
 
 def make_versions(project: SparkProject, count: int, *, name: str) -> None:
-    """So many, four days after each other."""
+    """Write this number of versions, four days apart."""
     for number in range(count):
         for table in TABLES:
             if Path(project.table_path(table)).exists():
@@ -50,25 +50,25 @@ def set_sinks(project: SparkProject, how: str) -> None:
 
 
 def lowered(project: SparkProject) -> Callable[[KillableCommand], bool]:
-    """Until one of the tables is at its VACUUM, which hasn't begun."""
+    """Return a condition that holds when one of the tables is just before its VACUUM."""
     return lambda _run: any(is_retention_lowered(state(project, name)) for name in TABLES)
 
 
 def going(project: SparkProject) -> Callable[[KillableCommand], bool]:
-    """Until the first files have gone."""
+    """Return a condition that holds when the first files are deleted."""
     before = {name: parquet_files(project.table_path(name)) for name in TABLES}
     return lambda _run: any(before[name] - parquet_files(project.table_path(name)) for name in TABLES)
 
 
 @pytest.mark.parametrize(("moment", "waits_for_its_jvm"), [(lowered, False), (lowered, True), (going, False)])
-def test_a_vacuum_that_is_killed_loses_nothing(
+def test_a_killed_vacuum_loses_nothing(
     project: SparkProject,
     api: DemoApi,
     moment: Callable[[SparkProject], Callable[[KillableCommand], bool]],
     *,
     waits_for_its_jvm: bool,
 ) -> None:
-    """The sync that is behind gets each change, also when the dead process's JVM goes on for a while."""
+    """The sync that is behind gets each change, even when the dead process's JVM continues for a while."""
     make_versions(project, DELIVERED, name="seen")
     set_sinks(project, "off")
     make_versions(project, BEHIND, name="unseen")

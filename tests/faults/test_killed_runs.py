@@ -1,6 +1,6 @@
-"""`ondatra run` killed with its JVM at work: the next run completes it, nothing is lost, one call may double.
+"""The command `ondatra run`, killed while its JVM works: the next run completes it, and one call may be repeated.
 
-Each round starts two JVMs, so this belongs to `make soak`.
+Nothing is lost. Each round starts two JVMs, so this belongs to `make soak`.
 """
 
 import collections
@@ -39,7 +39,7 @@ MOMENTS: dict[str, Callable[[DemoApi], Callable[[KillableCommand], bool]]] = {
 
 
 def test_a_run_killed_at_five_moments_is_completed_by_the_next(api: DemoApi, tmp_path: Path) -> None:
-    """What a laptop that goes to sleep, or a node that is taken away, does to a run."""
+    """A laptop that goes to sleep, or a node that is removed, ends a run like this."""
     root = write_shop_files(tmp_path / "a shop", url=api.url)
     for kills, (moment, event) in enumerate(MOMENTS.items(), start=1):
         emails = {f"c{n}": f"{kills}.{n}@example.com" for n in range(100)}
@@ -52,12 +52,12 @@ def test_a_run_killed_at_five_moments_is_completed_by_the_next(api: DemoApi, tmp
         assert emails == {key: row["email"] for key, row in api.contacts().items()}, moment
         sent = collections.Counter((call.method, json.dumps(call.body)) for call in api.calls)
         assert sent.total() - len(sent) <= kills, moment
-    assert 0 == KillableCommand(root, "maintain").wait()  # runs with nothing but calls left have no Spark
+    assert 0 == KillableCommand(root, "maintain").wait()  # runs that have only calls left start no Spark
     assert recorded(root) == logged(root)
 
 
 def recorded(root: Path) -> list[tuple[str, str]]:
-    """Every published record, by its run."""
+    """Return every published record with its run."""
     files = (root / ".ondatra" / "tracking" / "sync_tracking_datasets").rglob("*.parquet")
     columns = ["sync_run_id", "identifier"]
     tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
@@ -65,14 +65,14 @@ def recorded(root: Path) -> list[tuple[str, str]]:
 
 
 def logged(root: Path) -> list[tuple[str, str]]:
-    """Every record in the sync log, by its run."""
+    """Return every record in the sync log with its run."""
     path = str(root / ".ondatra" / "warehouse" / "ondatra" / "sync_log")
     rows = [row for page in read_row_pages(read_table_snapshot(path), path) for row in page.to_pylist()]
     return sorted((row["sync_run_id"], row["record_identifier"]) for row in rows)
 
 
-def test_the_queue_folder_deleted_after_a_kill_loses_nothing(api: DemoApi, tmp_path: Path) -> None:
-    """What was recorded isn't sent again, what wasn't is."""
+def test_a_deleted_queue_folder_loses_nothing(api: DemoApi, tmp_path: Path) -> None:
+    """Recorded rows aren't sent again, and the others are sent."""
     root = write_shop_files(tmp_path / "shop", url=api.url)
     emails = {f"c{n}": f"{n}@example.com" for n in range(100)}
     write_contacts(root, **emails)

@@ -1,6 +1,6 @@
-"""Runs killed while they write tables: each is at a whole version, and the next run completes it.
+"""Runs killed while they write tables: each table has a complete version, and the next run completes the work.
 
-Also while the dead run's JVM lives on, which may still commit. Each round starts a JVM: `make soak`.
+This holds even if the dead run's JVM lives on, which may still commit. Each round starts a JVM: `make soak`.
 """
 
 import collections
@@ -34,7 +34,7 @@ QUERY = "SELECT CAST(id AS INT) AS id, CAST(part AS INT) AS part, CAST(step AS I
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project with a model of each kind, all of the same rows."""
+    """Return a project with a model of each kind, all over the same rows."""
     root = tmp_path / "a project"
     for folder in ("data", "models/raw", "models/m", "lib"):
         (root / folder).mkdir(parents=True)
@@ -47,13 +47,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def write_step(root: Path, step: int) -> None:
-    """Rows that all differ from those of any other step."""
+    """Write rows that all differ from those of any other step."""
     rows = "".join(f"{number},{number % 7},{step}\n" for number in range(ROWS))
     (root / "data" / "rows.csv").write_text(f"id,part,step\n{rows}")
 
 
 def files_of(root: Path) -> int:
-    """How many files were ever written below the tables of m: a run's progress, seen from outside."""
+    """Return how many files were written to the warehouse, which shows a run's progress from outside."""
     return sum(1 for path in (root / ".ondatra" / "warehouse").rglob("*") if path.is_file())
 
 
@@ -69,12 +69,15 @@ def rows(root: Path, kind: str) -> Iterator[dict[str, int]]:
 
 
 def steps_of(root: Path, kind: str) -> collections.Counter[int]:
-    """How many rows of each step a table has now; of scd2 the current ones."""
+    """Return how many rows of each step a table has now; for scd2, only its current rows."""
     return collections.Counter(row["step"] for row in rows(root, kind) if row.get("is_current", True))
 
 
 def check_whole(root: Path) -> None:
-    """No table is between two versions: all of its rows are of one step, or an append's of whole ones."""
+    """Check that no table is between two versions.
+
+    All of its rows are of one step, or those of an append are of complete steps.
+    """
     settings = load_workspace(root).settings
     for kind in MODELS:
         if read_table_state(table_path(settings, f"m.{kind}_")) is None:
@@ -85,7 +88,7 @@ def check_whole(root: Path) -> None:
 
 
 def check_versions(root: Path) -> None:
-    """Each key has one current version, and each closed one ends where its successor begins."""
+    """Check that each key has one current version, and each closed one ends where its successor begins."""
     by_id = collections.defaultdict(list)
     for row in rows(root, "scd2"):
         by_id[row["id"]].append((row["valid_from_snapshot"], row["valid_to_snapshot"], row["is_current"]))
@@ -96,8 +99,8 @@ def check_versions(root: Path) -> None:
         assert [False] * (len(versions) - 1) + [True] == [version[2] for version in versions]
 
 
-def test_a_table_is_whole_whenever_its_run_is_killed(root: Path) -> None:
-    """A laptop's lid, an out-of-memory, a spot instance: none may leave half a table."""
+def test_a_table_is_complete_whenever_its_run_is_killed(root: Path) -> None:
+    """A closed laptop, a lack of memory or a lost spot instance must not leave half of a table."""
     chance = new_random("writes")
     write_step(root, 0)
     before = files_of(root)
@@ -109,7 +112,7 @@ def test_a_table_is_whole_whenever_its_run_is_killed(root: Path) -> None:
         run.wait_until(written(root, chance.randint(1, in_a_run * 2 // 3)))
         jvm = run.jvm_pid
         run.kill()
-        if jvm and step % 2:  # else the next run begins while it lives, and may commit
+        if jvm and step % 2:  # otherwise the next run begins while the JVM lives, which may commit
             wait_for_exit(jvm)
             check_whole(root)
         if step % 3 == 0:

@@ -1,6 +1,6 @@
-"""A machine that ends in the middle of a run, and its disk with it: the next one repeats the same keys.
+"""A machine that is lost with its disk during a run: the next machine repeats the calls with the same keys.
 
-What is left is the table and the tracking store, as with a pod whose records go to a bucket.
+The table and the tracking store are left, as with a pod whose records go to a bucket.
 """
 
 import collections
@@ -36,7 +36,7 @@ def lose_disk(runs: ForkedSyncRuns) -> None:
 
 
 def repeated_keys(api: DemoApi, first: int) -> tuple[int, int]:
-    """Count the calls from that one on that were made again, and those of them under the same key."""
+    """Count the calls from that one on that were made again, and those of them with the same key."""
     keys = collections.defaultdict(list)
     for call in api.calls[first:]:
         if call.idempotency_key:
@@ -46,10 +46,13 @@ def repeated_keys(api: DemoApi, first: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_a_new_machine_repeats_the_calls_of_a_lost_one_under_their_keys(
+def test_a_new_machine_repeats_the_calls_of_a_lost_one_with_their_keys(
     tmp_path: Path, api: DemoApi, batch_size: int
 ) -> None:
-    """One row a batch: each of them. Larger batches may be cut otherwise, once records tell of some rows."""
+    """With one row in a batch, this is true of each call.
+
+    Larger batches may be cut differently once some rows have records.
+    """
     api.clear()
     chance = new_random("disks", batch_size)
     table = KeyedFeedTable(UnitKind.ROW)

@@ -1,6 +1,6 @@
-"""Whole histories of a table against an API that fails in every way, with runs killed at any instant.
+"""Histories of a table against an API that fails in every way, with runs killed at any instant.
 
-What the API holds is read from the demo API. Beside these, unit tests drive the queue alone through more.
+The delivered rows are read from the demo API. Unit tests take the queue alone through more histories.
 """
 
 import collections
@@ -52,13 +52,13 @@ def api() -> Iterator[DemoApi]:
 
 
 def a_table(kind: str, batch_size: int) -> KeyedFeedTable | KindFeedTable:
-    if kind == "tracked":  # with groups that go
+    if kind == "tracked":  # with groups that are removed
         return KeyedFeedTable(UnitKind.GROUP)
     return KindFeedTable(kind, by_key=batch_size == WHOLE and kind == "partition")
 
 
 def expected(table: KeyedFeedTable | KindFeedTable, batch_size: int) -> dict[str, list[int]]:
-    """What the API holds when it is a mirror, as held() spells it."""
+    """Return what the API must have at the end, in the form of read_delivered_values()."""
     if isinstance(table, KeyedFeedTable):
         return table.content()
     if batch_size == WHOLE:
@@ -72,7 +72,7 @@ def expected(table: KeyedFeedTable | KindFeedTable, batch_size: int) -> dict[str
 
 
 def break_some(api: DemoApi, table: KeyedFeedTable | KindFeedTable, chance: random.Random) -> None:
-    """A few of the coming calls go wrong, here and there among those that don't."""
+    """Let a few of the next calls fail, here and there among those that don't."""
     api.recover()
     names = [*KEYS, "all"]
     if isinstance(table, KindFeedTable):
@@ -82,7 +82,7 @@ def break_some(api: DemoApi, table: KeyedFeedTable | KindFeedTable, chance: rand
 
 
 def ask_again(runs: ForkedSyncRuns) -> None:
-    """What an operator does who sees that rows wait or were given up."""
+    """Retry and replay rows, as an operator does who sees waiting rows or dead letters."""
     with runs.sync.open_queue() as queue:
         retry_waiting_now(queue)
         replay_dead_letters(queue, now=runs.now)
@@ -98,7 +98,7 @@ def random_history(
 
 
 def live(runs: ForkedSyncRuns, table: KeyedFeedTable | KindFeedTable, api: DemoApi, chance: random.Random) -> int:
-    """One history, in runs that meet faults and are killed; how many of them were."""
+    """Run one history with faults and kills, and return the number of killed runs."""
     kills, calls = 0, 400
     history = random_history(table, chance, STEPS + MORE_STEPS)
     for key, values in itertools.islice(history, STEPS):
@@ -121,7 +121,7 @@ def live(runs: ForkedSyncRuns, table: KeyedFeedTable | KindFeedTable, api: DemoA
 
 
 def overwritten(api: DemoApi) -> dict[str, list[int]]:
-    """Invoices that were given older values than they had, with what they were given in order."""
+    """Return the invoices that got older values than they had, with all their values in order."""
     given = collections.defaultdict(list)
     for call in api.calls:
         if call.method == "PUT" and not call.path.endswith("/all"):
@@ -130,10 +130,10 @@ def overwritten(api: DemoApi) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize(("kind", "batch_size", "max_concurrent"), SINKS)
-def test_any_history_ends_as_a_mirror_at_the_api(
+def test_at_the_end_of_any_history_the_api_equals_the_table(
     kind: str, batch_size: int, max_concurrent: int, api: DemoApi, tmp_path: Path
 ) -> None:
-    """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
+    """Users pay for this: errors, rejects, silence and kills leave no difference behind."""
     kills = 0
     text = GROUP_PUSH if kind == "tracked" else ROWID_PUSH if batch_size else WHOLE_CONTENT_PUSH
     library = text.replace("AT_ONCE", str(max_concurrent))
@@ -145,7 +145,7 @@ def test_any_history_ends_as_a_mirror_at_the_api(
             runs.use_state_folder(tmp_path / seed)
             kills += live(runs, table, api, chance)
             api.recover()
-            # a frozen batch ends as its journal says, or is given up: what is left then goes by itself
+            # a frozen batch ends as its journal says, or as dead letters; the rest is then sent separately
             for _ in range(3):
                 assert 0 == runs.run(table)
                 ask_again(runs)

@@ -41,24 +41,24 @@ def runs(request: pytest.FixtureRequest, tmp_path: Path, api: DemoApi) -> Iterat
 
 
 def change(table: KeyedFeedTable, chance: random.Random, step: int) -> None:
-    """A few keys of one round get new values, or go."""
+    """Give a few keys of one round new values, or remove them."""
     for key in chance.sample("abcdefghij", 6):
         count = 0 if chance.random() < 0.2 else 1 if table.shape is UnitKind.ROW else chance.randint(1, 3)
         table.write(key, [1000 * step + table.version * 4 + n + 1 for n in range(count)])  # the ERP refuses 0
 
 
 def doubled(api: DemoApi) -> int:
-    """How many calls were made a second time; a delete says nothing of which row it is for."""
+    """Return how many calls were made a second time; a delete doesn't show which row it is for."""
     made = collections.Counter(
         (call.method, call.path, json.dumps(call.body)) for call in api.calls if call.method != "DELETE"
     )
     return made.total() - len(made)
 
 
-def test_killed_at_any_call_nothing_is_lost_and_only_the_call_in_flight_doubles(
+def test_a_kill_at_any_call_loses_nothing_and_repeats_only_the_call_in_flight(
     runs: ForkedSyncRuns, api: DemoApi
 ) -> None:
-    """The promise that everything else rests on."""
+    """All other promises depend on this one."""
     chance = new_random("kills", runs.shape)
     table = KeyedFeedTable(runs.shape)
     change(table, chance, 0)
@@ -71,7 +71,7 @@ def test_killed_at_any_call_nothing_is_lost_and_only_the_call_in_flight_doubles(
         ends.append(runs.run(table))
         assert {0, KILLED_STATUS} >= set(ends)
         assert table.content() == read_delivered_values(api, runs.shape), f"step {step}"
-        # one call is under way at a time
+        # only one call is in flight at a time
         assert doubled(api) - doubled_before <= ends.count(KILLED_STATUS), f"step {step}"
         kills += ends.count(KILLED_STATUS)
     assert kills > KILLS / 3
@@ -82,4 +82,4 @@ def test_killed_at_any_call_nothing_is_lost_and_only_the_call_in_flight_doubles(
         (record.identifier, record.rowid, record.change_type, record.table_version)
         for record in RecordStore(str(runs.state / "tracking")).read_delivered_since("sync.api", None)
     )
-    assert {1} == set(records.values())  # each end has one record
+    assert {1} == set(records.values())  # each outcome has one record

@@ -1,4 +1,4 @@
-"""The rate limit over threads, syncs and a kill, by the server's own clock; tests/soak does it for longer."""
+"""The rate limit over threads, syncs and a kill, by the server's own clock; tests/soak runs longer."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from support.processes.rate_limit_load import max_calls_in_window, record_calls_
 pytestmark = pytest.mark.faults
 
 
-def test_a_killed_sync_leaves_no_room_for_more_than_the_limit(tmp_path: Path) -> None:
-    """What it sent counts for the one that comes after it, and for the others all the time."""
+def test_the_calls_of_a_killed_sync_still_count_for_the_rate_limit(tmp_path: Path) -> None:
+    """They count for the sync's next run, and all the time for the other syncs."""
     calls = sorted(record_calls_of_two_syncs(tmp_path, seconds=4.0))
 
     assert {"/one", "/two"} == {path for _, path in calls}

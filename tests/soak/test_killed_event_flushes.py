@@ -1,6 +1,6 @@
-"""A hundred thousand events with collector and flush killed, into a Delta table: each of them is there once.
+"""A hundred thousand events, with kills of collector and flush: each event is in the Delta table once.
 
-Each flush starts a JVM. ONDATRA_TEST_EVENTS says how many events; a smaller form: tests/faults.
+Each flush starts a JVM. ONDATRA_TEST_EVENTS sets the number of events; tests/faults has a smaller form.
 """
 
 import collections
@@ -38,20 +38,20 @@ RUN_SECONDS = 900
 
 
 def run(root: Path, *module: str) -> int:
-    """A run in a process of its own; how that ended."""
+    """Run a module in a separate process, and return its exit code."""
     command = [sys.executable, "-m", *(module or ("ondatra_dagster.cli.main", "run"))]
     return subprocess.run(command, cwd=root, env=child_environment(), check=False, timeout=RUN_SECONDS).returncode
 
 
 def pages(root: Path) -> list[str]:
-    """What the table has."""
+    """Return the pages in the table."""
     project = load_workspace(root).project
     found = read_table_rows(project.settings, find_named_table(project, "events.views"), limit=None)
     return [orjson.loads(row)["page"] for row in found.json_objects()]
 
 
 def test_every_acknowledged_event_is_in_the_delta_table_once(tmp_path: Path) -> None:
-    """Whatever is killed, and while the JVM of a killed run lives on."""
+    """This holds whatever is killed, and while the JVM of a killed run lives on."""
     project = EventProject.create(tmp_path)
     collector = CollectorProcess(project.root)
     collector.start()
@@ -71,7 +71,7 @@ def test_every_acknowledged_event_is_in_the_delta_table_once(tmp_path: Path) -> 
     assert 0 == run(project.root)
     assert 0 == collector.stop()
     collector.start()
-    assert 0 == collector.stop()  # drops what the table has
+    assert 0 == collector.stop()  # drops the events that the table has
     counts = collections.Counter(pages(project.root))
     assert [] == [page for page, times in counts.items() if times != 1]
     assert sorted(acknowledged) == sorted(counts)
@@ -80,8 +80,8 @@ def test_every_acknowledged_event_is_in_the_delta_table_once(tmp_path: Path) -> 
     assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, most=1)
 
 
-def test_a_run_killed_while_it_forgets_is_made_good_by_the_next(tmp_path: Path) -> None:
-    """Without a collector the run itself drops what is in the table."""
+def test_a_run_killed_while_it_drops_events_is_completed_by_the_next_one(tmp_path: Path) -> None:
+    """Without a collector the run itself drops the events that are in the table."""
     project = EventProject.create(tmp_path)
     with project.running_collector() as serving:
         for number in range(5):

@@ -1,6 +1,6 @@
-"""The kinds' own tests, where Spark or the tables are somewhere else: by settings alone, not a line differs.
+"""The kinds' own tests with Spark or the tables elsewhere: only settings differ, and not a line of code.
 
-Each runs the tests in a process of its own, with the settings in variables: never two drivers at once.
+Each test runs them in a separate process, with the settings in variables, so two drivers never run at once.
 """
 
 import os
@@ -37,7 +37,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def run_tests(*names: str, environment: Mapping[str, str] | None = None, **settings: str) -> str:
-    """What pytest says of these files of tests/spark; settings have the names of their variables."""
+    """Run these files of tests/spark, and return pytest's output; settings have the names of their variables."""
     given = {f"ONDATRA_TEST_{name}": value for name, value in settings.items()}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "spark", "-x", "--tb=short"]
@@ -56,21 +56,21 @@ def as_setting(conf: dict[str, str]) -> str:
     return "{" + ", ".join(f'"{name}": "{value}"' for name, value in conf.items()) + "}"
 
 
-def test_through_spark_connect(settings: Settings, tmp_path: Path) -> None:
-    """A server that is up already spares each run its start."""
+def test_the_kinds_work_through_spark_connect(settings: Settings, tmp_path: Path) -> None:
+    """A server that is already running saves each run its start."""
     with running_connect_server(settings, tmp_path / "server.log") as address:
         assert "passed" in run_tests(*TESTS, SPARK_REMOTE=address)
 
 
-def test_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
-    """What the driver knows the workers have to be told."""
+def test_the_kinds_work_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
+    """The workers must get the settings that the driver has."""
     conf = {**SMALL_TABLE_CONF, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     with running_standalone_cluster(settings, tmp_path / "cluster.log") as master:
         assert "passed" in run_tests(*TESTS, SPARK_MASTER=master, SPARK_CONF=as_setting(conf))
 
 
-def test_with_tables_on_s3(settings: Settings) -> None:
-    """Their logs and files are read there without Spark, too."""
+def test_the_kinds_work_with_tables_on_s3(settings: Settings) -> None:
+    """The tables' logs and files are read there without Spark, too."""
     fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror)
     with running_moto_s3() as access:
         said = run_tests(*TESTS, "test_table_reader_matches_spark.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}")

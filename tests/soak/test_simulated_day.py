@@ -1,4 +1,4 @@
-"""A day of a project under `dg dev`: data lands, events come, an API is down, and nobody clicks."""
+"""A day of a project under `dg dev`: data arrives, events come, an API is down, and the user doesn't click."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.soak
 
-DAY_SECONDS = 400  # each of the things that are waited for takes a minute or two
+DAY_SECONDS = 400  # each thing that the test waits for takes a minute or two
 LOOK_SECONDS = 0.5
 ON_CHANGE = "-- @schedule: on change\n"
 LIBRARY = Path(__file__).parents[2] / "lib" / "timeline_push.star"
@@ -45,7 +45,7 @@ CHECKS = """
 
 @pytest.fixture
 def root(tmp_path: Path, api: DemoApi) -> Path:
-    """Contacts for a CRM, and page views for its timeline; all models run on change."""
+    """Return a project with contacts for a CRM and page views for its timeline; all models run on change."""
     on_change = {name: ON_CHANGE + text for name, text in SHOP_FILES.items() if name.endswith(".sql")}
     timeline = LIBRARY.read_text().replace("http://127.0.0.1:8321", api.url)
     ours = {
@@ -66,7 +66,7 @@ class DagsterCheckResult(NamedTuple):
 
 
 class ProjectObserver:
-    """What goes on, as the API, Dagster and the command line see it."""
+    """The state of a project, as the API, Dagster and the command line see it."""
 
     def __init__(self, root: Path, dagster: DagsterDevServer, api: DemoApi) -> None:
         self._root = root
@@ -83,22 +83,22 @@ class ProjectObserver:
         return {key: contact["email"] for key, contact in self._api.contacts().items()}
 
     def runs(self) -> list[tuple[str, str]]:
-        """What started each of Dagster's runs, and how it stands; the oldest first."""
+        """Return what started each of Dagster's runs, and its status; the oldest first."""
         told = self._dagster.query_graphql(RUNS)["runsOrError"]["results"]
         return [(_started_by(run), run["status"]) for run in reversed(told)]
 
     def checks(self) -> dict[str, "DagsterCheckResult"]:
-        """What each check of the CRM's sync says now."""
+        """Return the current result of each check of the CRM's sync."""
         told = self._dagster.query_graphql(CHECKS)["assetNodeOrError"]["assetChecksOrError"]["checks"]
         ends = [(check["name"], check["executionForLatestMaterialization"]) for check in told]
         return {
             name: DagsterCheckResult(*map(end["evaluation"].get, ("success", "severity", "description")))
             for name, end in ends
-            if end and end["evaluation"]  # none while a run has it still to do
+            if end and end["evaluation"]  # none while a run still has to evaluate it
         }
 
     def logged(self, key: str) -> list[str]:
-        """The addresses that the sync log says were delivered for a contact, the oldest first."""
+        """Return the addresses that the sync log has as delivered for a contact, the oldest first."""
         lines = [
             line
             for line in self.run_json_command("query", "ondatra.sync_log", "--json")
@@ -109,7 +109,7 @@ class ProjectObserver:
         return [orjson.loads(line["record_payload"])["email"] for line in sent]
 
     def history(self, sync: str) -> list[dict[str, Any]]:
-        """The sync's runs, the oldest first."""
+        """Return the sync's runs, the oldest first."""
         return self.run_json_command("history", sync, "--json")[::-1]
 
     def run_json_command(self, *arguments: str) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def _started_by(run: dict[str, Any]) -> str:
 
 @pytest.fixture
 def project_observer(root: Path, tmp_path: Path, api: DemoApi) -> Iterator[ProjectObserver]:
-    """`dg dev` has begun its day."""
+    """Start `dg dev`, and yield an observer of its project."""
     dagster = DagsterDevServer(root, tmp_path / "dagster.log")
     try:
         dagster.wait_until_ready()
@@ -145,7 +145,7 @@ def collector(root: Path) -> Iterator[CollectorProcess]:
 def test_a_day_without_a_click(
     root: Path, api: DemoApi, project_observer: ProjectObserver, collector: CollectorProcess
 ) -> None:
-    """What lands is delivered, an outage is got over, events flow, and history and checks tell the story."""
+    """New data is delivered, an outage ends, events flow, and history and checks show all of it."""
     write_contacts(root, a1="ada@example.com", b2="bo@example.com", c3="no address")
     project_observer.wait_until(lambda: {"a1": "ada@example.com", "b2": "bo@example.com"} == project_observer.emails())
 
@@ -164,7 +164,7 @@ def test_a_day_without_a_click(
     assert "ada@example.com" == project_observer.emails()["a1"]
     api.recover()
     project_observer.wait_until(lambda: "ada@example.org" == project_observer.emails()["a1"])
-    # the run that brought it had no Spark: maintenance put what it sent into the log
+    # the run that sent it had no Spark, so maintenance wrote its records to the log
     project_observer.wait_until(lambda: ["ada@example.com", "ada@example.org"] == project_observer.logged("a1"))
 
     assert [
@@ -182,5 +182,5 @@ def test_a_day_without_a_click(
     assert "isn't an address" in reject["status_message"]
     checks = project_observer.checks()
     assert {"rejects", "undelivered", "invalid_records", "deletes_guard"} == set(checks)
-    # the one that the API refused is a dead letter, and no more than a warning
+    # the row that the API refused is a dead letter, and no more than a warning
     assert {"rejects": "WARN"} == {name: check.severity for name, check in checks.items() if not check.success}

@@ -1,4 +1,4 @@
-"""What these tests share: a folder of tables of one's own, over the session of the run."""
+"""The fixture that these tests share: an empty warehouse for each test, over the Spark session of the test run."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,7 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 
 @pytest.fixture
 def model_tables(shared_warehouse: Warehouse, tmp_path: Path) -> ModelTables:
-    """An empty warehouse with a space in its path."""
+    """Return an empty warehouse with a space in its path."""
     root = tmp_path / "a project"
     root.mkdir()
     shared = shared_warehouse.settings

@@ -1,4 +1,4 @@
-"""Kind append: what its query newly gives, in every way in which that can be found out."""
+"""The kind append: it adds the rows that its query newly returns, however they are found."""
 
 import shutil
 
@@ -17,7 +17,7 @@ SOURCE = "raw.things"
 
 
 def reading(sql: str, **more: object) -> Model:
-    """A model of kind append that reads raw.things where its query says SOURCE."""
+    """Return a model of kind append that reads raw.things where its query says SOURCE."""
     text = sql.replace("SOURCE", SOURCE)
     start = text.index(SOURCE)
     source = ModelInput(model=SOURCE)
@@ -35,7 +35,7 @@ class AppendSource:
         self.lake.write_query(kind, values_query(*rows), name=SOURCE)
 
     def run(self, model: Model) -> list[tuple[object, ...]]:
-        """What the run appended, in the order of its rowids."""
+        """Run a model and return the appended rows in the order of their rowids."""
         state = self.lake.state(build_model("merge", "", name=SOURCE))
         old = read_table_state(self.lake.path(model))
         self.lake.write(model, **{SOURCE: format_table_version(state)})
@@ -54,8 +54,8 @@ IN_FULL = reading("select id, name from SOURCE where id > 0")
 
 
 @pytest.mark.parametrize("model", [ROW_BY_ROW, IN_FULL], ids=["from the feed", "in full"])
-def test_rows_are_added_as_the_query_newly_gives_them(source: AppendSource, model: Model) -> None:
-    """A changed row is a new one; one that goes is none; the same again is nothing."""
+def test_rows_that_the_query_newly_returns_are_added(source: AppendSource, model: Model) -> None:
+    """A changed row is a new row. A row that disappears adds nothing, and an unchanged row adds nothing either."""
     source.pending_properties("1, 'a'", "2, 'b'", "-1, 'x'")
     assert [(1, "a"), (2, "b")] == sorted(source.run(model))
     assert [] == source.run(model)
@@ -67,7 +67,7 @@ def test_rows_are_added_as_the_query_newly_gives_them(source: AppendSource, mode
 
 @pytest.mark.parametrize("model", [ROW_BY_ROW, IN_FULL], ids=["from the feed", "in full"])
 def test_two_equal_new_rows_are_two_rows(source: AppendSource, model: Model) -> None:
-    """An event that happened twice happened twice; one that was there already isn't taken again."""
+    """An event that happened twice is two rows. One that the table already had isn't added again."""
     source.pending_properties("1, 'a'", kind="table")
     assert [(1, "a")] == source.run(model)
     source.pending_properties("1, 'a'", "1, 'a'", "1, 'a'", "2, 'b'", "2, 'b'", kind="table")
@@ -75,8 +75,8 @@ def test_two_equal_new_rows_are_two_rows(source: AppendSource, model: Model) -> 
 
 
 @pytest.mark.parametrize("model", [ROW_BY_ROW, IN_FULL], ids=["from the feed", "in full"])
-def test_a_rewrite_of_the_source_adds_nothing(source: AppendSource, model: Model) -> None:
-    """Kind table replaces every row when one differs: all are deleted and inserted in its feed."""
+def test_a_rewrite_of_the_source_adds_only_new_rows(source: AppendSource, model: Model) -> None:
+    """The kind table replaces every row when one differs, so its feed deletes and inserts all of them."""
     source.pending_properties("1, 'a'", "2, 'b'", kind="table")
     source.run(model)
     source.pending_properties("1, 'a'", "2, 'b'", "3, 'c'", kind="table")
@@ -84,7 +84,7 @@ def test_a_rewrite_of_the_source_adds_nothing(source: AppendSource, model: Model
 
 
 def test_an_aggregate_is_added_when_it_is_new(source: AppendSource) -> None:
-    """A total that changed is a row that the query didn't give before."""
+    """A changed total is a row that the query didn't return before."""
     model = reading("select name, count(*) as n from SOURCE group by name")
     source.pending_properties("1, 'a'", "2, 'a'", "3, 'b'")
     assert [("a", 2), ("b", 1)] == sorted(source.run(model))
@@ -93,8 +93,8 @@ def test_an_aggregate_is_added_when_it_is_new(source: AppendSource) -> None:
 
 
 @pytest.mark.parametrize("is_row_by_row", [True, False])
-def test_an_order_is_kept_in_what_is_written_and_pushed(source: AppendSource, *, is_row_by_row: bool) -> None:
-    """Who appends to a sheet wants the rows as the query gives them."""
+def test_rows_are_written_and_pushed_in_the_order_of_the_query(source: AppendSource, *, is_row_by_row: bool) -> None:
+    """A user who appends rows to a sheet wants them in this order."""
     model = reading("select id, name from SOURCE order by id desc", is_row_by_row=is_row_by_row, is_ordered=True)
     session = source.lake.warehouse.session
     before = session.conf.get("spark.sql.shuffle.partitions")
@@ -109,8 +109,8 @@ def test_an_order_is_kept_in_what_is_written_and_pushed(source: AppendSource, *,
         session.conf.set("spark.sql.shuffle.partitions", before)
 
 
-def test_a_changed_definition_counts_from_now(source: AppendSource) -> None:
-    """Rows that the new query would have given before aren't new."""
+def test_a_changed_definition_adds_only_rows_that_are_new_from_now_on(source: AppendSource) -> None:
+    """Rows that the new query would have returned before aren't new."""
     source.pending_properties("1, 'a'", "2, 'b'")
     source.run(IN_FULL)
     model = reading("select id, upper(name) as name from SOURCE")
@@ -120,8 +120,11 @@ def test_a_changed_definition_counts_from_now(source: AppendSource) -> None:
 
 
 @pytest.mark.parametrize("name", ["upper(name) as name", "name, length(name) as more"])
-def test_a_changed_incremental_definition_counts_from_now(source: AppendSource, name: str) -> None:
-    """The rows at its boundary are those of the old definition: beside them all that it gives looks new."""
+def test_a_changed_incremental_definition_adds_only_rows_from_now_on(source: AppendSource, name: str) -> None:
+    """The table has the boundary rows of the old definition.
+
+    Compared with them, every row of the new one would look new.
+    """
 
     def incremental(columns: str) -> Model:
         sql = f"select {columns} from SOURCE where id >= {{{{ last_value }}}}"
@@ -137,8 +140,8 @@ def test_a_changed_incremental_definition_counts_from_now(source: AppendSource, 
     assert [] == source.run(incremental(f"id, {name}"))
 
 
-def test_what_can_not_be_read_as_it_was_is_compared_with_the_table(model_tables: ModelTables) -> None:
-    """A file has no past: never a blind insert."""
+def test_an_input_without_old_versions_is_compared_with_the_table(model_tables: ModelTables) -> None:
+    """A file has no old versions. Its rows are never inserted without a comparison."""
     file = model_tables.warehouse.settings.root / "x.csv"
     source = FileInput(format="csv", path="x.csv", options=(("header", "true"),))
     reference = Reference(start=14, end=15, input=source)
@@ -151,8 +154,8 @@ def test_what_can_not_be_read_as_it_was_is_compared_with_the_table(model_tables:
     assert not model_tables.write(model, **{source.name: "three"}).has_changes
 
 
-def test_another_table_in_the_sources_place_adds_only_what_is_new(source: AppendSource) -> None:
-    """Its past is another's: what is in the target is what is known."""
+def test_a_replaced_source_table_adds_only_new_rows(source: AppendSource) -> None:
+    """The other table has another history, so its rows are compared with those of the target."""
     source.pending_properties("1, 'a'", "2, 'b'")
     source.run(ROW_BY_ROW)
     shutil.rmtree(source.lake.path(build_model("merge", "", name=SOURCE)))
@@ -162,8 +165,8 @@ def test_another_table_in_the_sources_place_adds_only_what_is_new(source: Append
     assert [(4, "d")] == source.run(ROW_BY_ROW)
 
 
-def test_a_column_that_the_source_lost_in_between_does_not_stop_it(source: AppendSource) -> None:
-    """The feed can't be read across that: both whole results can."""
+def test_a_column_that_the_source_lost_does_not_stop_the_run(source: AppendSource) -> None:
+    """The feed can't be read across that change, but both complete results can."""
     source.pending_properties("1, 'a'")
     source.run(ROW_BY_ROW)
     source.lake.write_query("merge", "select 2 as id, 'b' as name, 5 as more", name=SOURCE)
@@ -171,8 +174,11 @@ def test_a_column_that_the_source_lost_in_between_does_not_stop_it(source: Appen
     assert [(2, "b"), (3, "c")] == sorted(source.run(ROW_BY_ROW))
 
 
-def test_an_input_that_a_definition_brings_counts_from_then_on(model_tables: ModelTables) -> None:
-    """Also when nothing else commits in between: it would else count from now in every run, and lose all."""
+def test_a_new_input_of_a_definition_adds_rows_from_then_on(model_tables: ModelTables) -> None:
+    """This holds even if nothing else is committed in between.
+
+    Otherwise each run would begin at the present and lose all rows.
+    """
     for name in ("raw.a", "raw.b"):
         model_tables.write_query("merge", values_query("1, 'a'"), name=name)
     a, b = (ModelInput(model=name) for name in ("raw.a", "raw.b"))
@@ -210,16 +216,16 @@ def test_an_input_that_a_definition_brings_counts_from_then_on(model_tables: Mod
 
 
 @pytest.mark.parametrize("sql", ["select distinct * from SOURCE", "select distinct id, name, more from SOURCE"])
-def test_a_column_that_the_source_gains_is_null_in_its_past(source: AppendSource, sql: str) -> None:
-    """The query of now reads it, and is asked of the past too."""
+def test_a_new_column_of_the_source_is_null_in_old_versions(source: AppendSource, sql: str) -> None:
+    """The current query reads the column, and is also run over the old version."""
     source.pending_properties("1, 'a'")
     source.run(reading("select distinct * from SOURCE"))
     source.lake.write_query("merge", "select 2 as id, 'b' as name, 5 as more", name=SOURCE)
     assert [(2, "b", 5)] == source.run(reading(sql))
 
 
-def test_a_run_that_was_overtaken_asks_its_query_anew(source: AppendSource) -> None:
-    """It waited for the other to write: what it computed before is of the past by now."""
+def test_a_run_that_was_overtaken_runs_its_query_again(source: AppendSource) -> None:
+    """The run waited until the other one had written, so its first result is out of date."""
     source.pending_properties("1, 'a'")
     source.run(ROW_BY_ROW)
     lake, table = source.lake, build_model("merge", "", name=SOURCE)

@@ -1,4 +1,4 @@
-"""A changed definition alters the table where that is safe, and says what to do where it isn't."""
+"""A changed definition: it alters the table where that is safe, and elsewhere the message says what to do."""
 
 import orjson
 import pytest
@@ -15,12 +15,12 @@ FIRST = "select id, name from values (1, 'a'), (2, 'b') as t(id, name)"
 
 
 def columns_of(model_tables: ModelTables, model: Model) -> set[str]:
-    """The table's columns, but for the kind's own."""
+    """Return the table's columns, except those that its kind adds."""
     return {column.name for column in model_tables.state(model).columns} - set(model.kind.own_columns)
 
 
 def told_by_name(model_tables: ModelTables, model: Model, after: int) -> list[tuple[object, ...]]:
-    """The rows of the feed, but for the kind's own columns."""
+    """Return the rows of the feed, without the columns that the kind adds."""
     return [
         tuple(
             value
@@ -33,7 +33,7 @@ def told_by_name(model_tables: ModelTables, model: Model, after: int) -> list[tu
     ]
 
 
-REPLACING = [kind for kind in QUERY_KINDS if kind != "append"]  # to which a row with a new column is a new row
+REPLACING = [kind for kind in QUERY_KINDS if kind != "append"]  # for append a row with a new column is a new row
 
 
 @pytest.mark.parametrize("kind", REPLACING)
@@ -42,14 +42,14 @@ def test_a_column_is_added(model_tables: ModelTables, kind: str) -> None:
     model = build_model(kind, f"select *, id * 10 as `times ten` from ({FIRST})")
     model_tables.write(model)
     assert {"id", "name", "times ten"} == columns_of(model_tables, model)
-    # the feed is readable across it, the old images without a value
+    # the feed is readable across the new column, which is null in old images
     told = told_by_name(model_tables, model, first.version)
     assert (1, "a", None) in told
     assert (1, "a", 10) in told
 
 
 def test_an_added_column_without_values_changes_no_row(model_tables: ModelTables) -> None:
-    """What the API has is still what it should have."""
+    """The API still has what it should have."""
     for kind in QUERY_KINDS:
         model_tables.write_query(kind, FIRST, name=f"mart.{kind}")
         model = build_model(kind, f"select *, cast(null as string) as note from ({FIRST})", name=f"mart.{kind}")
@@ -59,7 +59,7 @@ def test_an_added_column_without_values_changes_no_row(model_tables: ModelTables
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
 def test_a_dropped_column_sends_no_equal_row_again(model_tables: ModelTables, kind: str) -> None:
-    """The feed is cut there: one layout can't hold both sides."""
+    """The feed is split there, because one layout can't hold both sides."""
     query = "select id, name, {} as extra from values (1, 'a'), (2, 'b') as t(id, name)"
     first = model_tables.write_query(kind, query.format("id"))
     model = build_model(kind, FIRST)
@@ -84,13 +84,13 @@ def test_a_dropped_column_sends_no_equal_row_again(model_tables: ModelTables, ki
 
 @pytest.mark.parametrize("kind", ["table", "tracked", "partition"])
 def test_hashes_are_trusted_again_once_all_rows_are_rewritten(model_tables: ModelTables, kind: str) -> None:
-    """Of other columns they are no use, and are reckoned anew in each run; new rows bring their own."""
+    """Hashes of other columns are useless, so each run computes them again. New rows have the new hashes."""
     model = build_model(kind, "")
     query = "select id, name, {} as extra from values (1, 'a'), (2, 'b') as t(id, name)"
     model_tables.write_query(kind, query.format("id"))
     model_tables.write_query(kind, FIRST)
     model_tables.write_query(kind, FIRST + " union all select 3, 'c'")
-    # a table is written whole anyway; of the others two rows still hold a hash of three columns
+    # a table is written in full anyway; in other kinds two rows still have a hash of three columns
     assert (kind == "table") is trusts_hashes(model_tables, model)
     written = model_tables.write_query(kind, values_query("1, 'A'", "2, 'B'", "3, 'C'"))
     assert trusts_hashes(model_tables, model)
@@ -112,7 +112,7 @@ def test_a_wider_type_changes_no_row(model_tables: ModelTables, kind: str) -> No
     assert not model_tables.write(model).has_changes
     assert ["bigint", "string"] == [column.type for column in model_tables.state(model).columns[:2]]
     assert model_tables.write_query(kind, f"select id + 5000000000 as id, name from ({FIRST})").inserted == 2
-    # a narrower type fits as it is
+    # a narrower type fits without a change
     model_tables.write_query(kind, FIRST)
     assert ["bigint", "string"] == [column.type for column in model_tables.state(model).columns[:2]]
 
@@ -125,7 +125,7 @@ def test_a_wider_type_changes_no_row(model_tables: ModelTables, kind: str) -> No
         ("merge", ("name",), FIRST, "the table was created with the key"),
     ],
 )
-def test_what_would_make_another_table_is_refused(
+def test_a_definition_that_needs_another_table_is_refused(
     model_tables: ModelTables, kind: str, key: tuple[str, ...], query: str, said: str
 ) -> None:
     model_tables.write_query("merge", FIRST)

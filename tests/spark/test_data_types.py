@@ -1,4 +1,4 @@
-"""Every type that a table can have is compared for what it is, and goes out as JSON says it."""
+"""The types of columns: their values are compared exactly, and sent as JSON."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from ondatra_dagster.project.model_kinds import KINDS
 
 pytestmark = pytest.mark.spark
 
-# expression, what it is as JSON
+# expression, its value as JSON
 EVERY_TYPE = (
     ("true", True),
     ("cast(-1 as tinyint)", -1),
@@ -51,14 +51,14 @@ QUERY = "select 1 as id, " + ", ".join(
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_every_type_goes_out_as_json_and_stays_equal_to_itself(model_tables: ModelTables, kind: str) -> None:
+def test_values_of_every_type_are_sent_as_json_and_equal_themselves(model_tables: ModelTables, kind: str) -> None:
     """A value that seemed to differ from itself would be sent in every run."""
     model = build_model(kind, QUERY)
     model_tables.write(model)
     [change] = model_tables.changes(model, None)
     payload = orjson.loads(change.payload)
     assert dict(zip(NAMES, [said for _, said in EVERY_TYPE], strict=True)) == dict(
-        zip(NAMES, payload[1 : len(NAMES) + 1], strict=True)  # behind them are scd2's own
+        zip(NAMES, payload[1 : len(NAMES) + 1], strict=True)  # the columns of scd2 follow them
     )
     assert not model_tables.write(model).has_changes
 
@@ -70,7 +70,7 @@ SAME = (
     ("array(map(1, 0.0D))", "array(map(1, -0.0D))"),
     ("named_struct('m', map('a', array(1), 'b', null))", "named_struct('m', map('b', null, 'a', array(1)))"),
 )
-# type, what it was, what it is: Spark's own hashes and comparisons take many of these for the same
+# type, old value, new value: Spark's own hashes and comparisons treat many of these as equal
 DIFFERENT = (
     ("array<string>", "array('a', null)", "array('a')"),
     ("array<string>", "array('a', null)", "array(null, 'a')"),
@@ -89,8 +89,8 @@ TWO_TEXTS = (("null, 'a'", "'a', null"), ("'ab', 'c'", "'a', 'bc'"), ("null, ''"
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_the_same_value_written_otherwise_is_the_same(model_tables: ModelTables, kind: str) -> None:
-    """It would be sent in every run."""
+def test_an_equal_value_that_is_written_differently_is_no_change(model_tables: ModelTables, kind: str) -> None:
+    """Otherwise it would be sent in every run."""
     for side in (0, 1):
         columns = ", ".join(f"{pair[side]} as v{place}" for place, pair in enumerate(SAME))
         assert model_tables.write_query(kind, f"select 1 as id, {columns}").has_changes is (side == 0)
@@ -98,7 +98,7 @@ def test_the_same_value_written_otherwise_is_the_same(model_tables: ModelTables,
 
 @pytest.mark.parametrize("kind", ["merge", "tracked"])
 def test_position_and_null_make_a_difference(model_tables: ModelTables, kind: str) -> None:
-    """Spark's own hashes pass over nulls: such a change would be lost for good."""
+    """Spark's own hashes skip nulls, so such a change would be lost forever."""
 
     def query(side: int) -> str:
         rows = []
@@ -120,8 +120,8 @@ def test_position_and_null_make_a_difference(model_tables: ModelTables, kind: st
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_odd_names_survive(model_tables: ModelTables, kind: str) -> None:
-    """People's columns are called as their sources call them."""
+def test_columns_with_unusual_names_are_supported(model_tables: ModelTables, kind: str) -> None:
+    """The users' columns have the names that their sources use."""
     names = ["a b", "a.b", "select", "Größe", "1st", 'quo"te', "semi;colon", "Ünï🦦"]
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
     columns = ", ".join(f"{{0}} as {name}" for name in quoted)
@@ -151,8 +151,8 @@ def test_odd_names_survive(model_tables: ModelTables, kind: str) -> None:
         ("select map(1, 2) as id", "choose another column"),
     ],
 )
-def test_what_a_table_cannot_have_is_refused(model_tables: ModelTables, query: str, said: str) -> None:
-    """The sentence says what to write instead."""
+def test_columns_that_a_table_cannot_have_are_refused(model_tables: ModelTables, query: str, said: str) -> None:
+    """The message says what to write instead."""
     with pytest.raises(WarehouseError, match=r"models/mart/things\.sql:3: ") as refusal:
         model_tables.write_query("merge", query)
     assert said in str(refusal.value)

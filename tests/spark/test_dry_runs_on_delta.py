@@ -1,4 +1,4 @@
-"""Dry runs over real tables: every kind on a clone of its own, then the run, which does what was told."""
+"""The dry runs over real tables: every kind on a clone, and then the run, which does what was forecast."""
 
 import contextlib
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ EXPECTED = {
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
-    """A table of raw rows, and a sync of every kind below it."""
+    """Return a project with a table of raw rows, and a sync of every kind below it."""
     shop = SparkProject(tmp_path / "a shop", shared_warehouse.session)
     models = {
         f"models/sync/{kind}.sql": f"-- @kind: {kind}\n{key}-- @sink: nowhere\n{SELECT}\n" for kind, key in KEYS.items()
@@ -56,14 +56,14 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
 
 
 def kept(shop: SparkProject) -> dict[str, bytes]:
-    """All that a dry run may not touch, byte for byte."""
+    """Return the bytes of all files that a dry run may not touch."""
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
     return {name: content for each in folders for name, content in read_folder(state / each).items()}
 
 
 def planned(shop: SparkProject) -> dict[str, object]:
-    """What the newest run of each sync was to hand to its push function."""
+    """Return how many rows the newest run of each sync planned to pass to its push function."""
     found = {}
     for sync in shop.workspace.syncs:
         (run,) = shop.workspace.history.list_runs(sync, limit=1, with_dry=True)
@@ -72,15 +72,17 @@ def planned(shop: SparkProject) -> dict[str, object]:
 
 
 def dry(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
-    """What a dry run tells of each sync."""
+    """Return what a dry run reports about each sync."""
     capfd.readouterr()
     assert 0 == shop.run(is_dry=True, as_json=True)
     lines = map(orjson.loads, capfd.readouterr().out.splitlines())
     return {line["sync"].removeprefix("sync."): line for line in lines if "sync" in line}
 
 
-def test_every_kind_is_told_as_it_then_happens(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first run, and one over changed rows; in between nothing is anywhere."""
+def test_the_forecast_for_every_kind_is_what_then_happens(
+    shop: SparkProject, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """This holds for the first run and for one over changed rows. The dry runs leave no files in between."""
     first = dry(shop, capfd)
     assert {} == kept(shop)
     groups = told(first.pop("tracked"))
@@ -105,7 +107,7 @@ def test_every_kind_is_told_as_it_then_happens(shop: SparkProject, capfd: pytest
 
 @contextlib.contextmanager
 def held_by_another_run(shop: SparkProject) -> Iterator[None]:
-    """A run that is at every table and every queue: a dry one waits for nobody."""
+    """Hold the locks of every table and every queue, as a run does; a dry run waits for none of them."""
     workspace = shop.workspace
     tables = [workspace.settings.state / "locks" / f"{model}.lock" for model in workspace.project.models]
     queues = [sync.lock_file for sync in workspace.syncs.values()]
@@ -120,10 +122,10 @@ def told(line: dict[str, object]) -> tuple[object, ...]:
     return tuple(line[name] for name in names)
 
 
-def test_past_inputs_invalid_rows_and_a_new_column_are_told_too(
+def test_a_dry_run_covers_past_inputs_invalid_rows_and_a_new_column(
     shop: SparkProject, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A row that came back is new to append though the table has it; merge sets aside and alters a clone."""
+    """A row that came back is new for append, though the table has it. Merge has invalid rows, and alters a clone."""
     for kind in set(KEYS) - {"merge", "append"}:
         (shop.root / "models" / "sync" / f"{kind}.sql").unlink()
     one, two, three = BEFORE

@@ -1,4 +1,4 @@
-"""Kind events: what was taken is in the table once, in order, in the columns' own types."""
+"""The kind events: each event that was accepted is in the table once, in order, with the types of its columns."""
 
 import datetime
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ NOTE = CommitMetadata(definition="d", inputs={}, run_id="20261118T120102Z-kqzwtm
 
 
 class EventModelHarness:
-    """A project with one model of kind events, over the session of the run."""
+    """A project with one model of kind events, over the Spark session of the test run."""
 
     def __init__(self, model_tables: ModelTables) -> None:
         self.lake = model_tables
@@ -80,11 +80,11 @@ def harness(model_tables: ModelTables) -> EventModelHarness:
 
 
 class CutOffError(Exception):
-    """The process ends here."""
+    """The end of the process at this point."""
 
 
 class TruncatedEvents:
-    """Events of which only the first portions come: the run is cut off behind them."""
+    """Events of which only the first batches can be read; then the run is cut off."""
 
     def __init__(self, events: ModelEvents, portions: int) -> None:
         self._events = events
@@ -99,7 +99,7 @@ class TruncatedEvents:
 
 
 def test_values_of_every_type_arrive_as_they_were_sent(harness: EventModelHarness) -> None:
-    """By Arrow, and not by way of a text that a second parser reads in its own way."""
+    """Arrow carries the values. They don't become a text that a second parser reads in another way."""
     harness.define(
         "a STRING, b BOOLEAN, c TINYINT, d BIGINT, e FLOAT, f DOUBLE, g DECIMAL(38, 10), h DATE, i TIMESTAMP,"
         " j TIMESTAMP_NTZ, k BINARY, l ARRAY<INT>, m MAP<INT, DATE>, n STRUCT<x: INT, `y z`: ARRAY<STRING>>"
@@ -123,8 +123,8 @@ def test_values_of_every_type_arrive_as_they_were_sent(harness: EventModelHarnes
     assert (None,) * 15 == second
 
 
-def test_events_come_in_order_once_in_a_commit_a_portion(harness: EventModelHarness) -> None:
-    """Rowids rise as they came; a second run has nothing to do, and makes no commit."""
+def test_events_arrive_once_in_order_with_one_commit_for_each_batch(harness: EventModelHarness) -> None:
+    """Rowids rise in the order of arrival. A second run has nothing to do, and makes no commit."""
     harness.store_events(*({"page": f"{number:03}"} for number in range(300)))
     events = harness.events(most_events=120)
     assert (300, 300) == (harness.flush(events).inserted, harness.flush().rows)
@@ -136,8 +136,8 @@ def test_events_come_in_order_once_in_a_commit_a_portion(harness: EventModelHarn
     assert {AT.replace(tzinfo=None)} == set(harness.rows("received_at"))
 
 
-def test_a_run_that_is_cut_off_is_gone_on_with_after_its_last_commit(harness: EventModelHarness) -> None:
-    """What it wrote is there, once; what it didn't, waits."""
+def test_a_run_that_was_cut_off_is_continued_after_its_last_commit(harness: EventModelHarness) -> None:
+    """The events that it wrote are in the table once, and the others wait."""
     harness.store_events(*({"page": str(number)} for number in range(6)))
     with pytest.raises(CutOffError):
         harness.flush(TruncatedEvents(harness.events(most_events=2), 2))
@@ -147,8 +147,11 @@ def test_a_run_that_is_cut_off_is_gone_on_with_after_its_last_commit(harness: Ev
     assert [str(number) for number in range(6)] == harness.rows("page")
 
 
-def test_a_commit_that_a_dead_run_still_made_is_not_made_again(harness: EventModelHarness) -> None:
-    """Its JVM lives on for seconds, and may commit after the next run has planned: Delta knows the number."""
+def test_a_late_commit_of_a_dead_run_is_not_repeated(harness: EventModelHarness) -> None:
+    """The JVM lives on for seconds and may commit after the next run has planned.
+
+    Delta knows the number of the commit.
+    """
     harness.store_events({"page": "0"}, {"page": "1"})
     (portion,) = harness.events().read_batches(None)
 
@@ -164,7 +167,7 @@ def test_a_commit_that_a_dead_run_still_made_is_not_made_again(harness: EventMod
 
 
 def test_a_changed_definition_loses_no_event(harness: EventModelHarness) -> None:
-    """What fits goes in, what has no column goes into _extra, the rest stands aside."""
+    """Events that fit are written. Values without a column go to _extra, and the other events are invalid."""
     harness.store_events({"page": "/a", "seconds": 1})
     harness.flush()
     harness.store_events({"page": "/b", "seconds": 2}, {"page": "/c", "user": "u"})
@@ -179,7 +182,7 @@ def test_a_changed_definition_loses_no_event(harness: EventModelHarness) -> None
     assert ({"MISFIT": 1}, 1) == (written.invalid_counts, written.inserted)
     assert [('{"page":"/d"}', "user is missing; it is STRING NOT NULL")] == harness.invalid_events()
     harness.store_events({"page": "/f"})
-    written = harness.flush()  # none fits: and yet they wait no more
+    written = harness.flush()  # no event fits, and still none waits any longer
     assert ({"MISFIT": 1}, False, 0) == (
         written.invalid_counts,
         written.has_changes,
@@ -188,8 +191,8 @@ def test_a_changed_definition_loses_no_event(harness: EventModelHarness) -> None
     assert 2 == len(harness.invalid_events())
 
 
-def test_what_was_put_aside_before_a_crash_is_there_once(harness: EventModelHarness) -> None:
-    """The run ended between the two commits; in the next more waits, and the portion is another."""
+def test_events_found_invalid_before_a_crash_are_stored_once(harness: EventModelHarness) -> None:
+    """The run ended between its two commits. More events wait in the next run, so its batch is another one."""
     harness.store_events({"page": "/a"})
     harness.flush()
     harness.define("page STRING NOT NULL, user STRING NOT NULL")
@@ -206,15 +209,15 @@ def test_what_was_put_aside_before_a_crash_is_there_once(harness: EventModelHarn
 
 
 def _target(harness: EventModelHarness) -> Any:
-    """The table as a write has it."""
+    """Return the table as a write opens it."""
     identity = TableSpec(kind="events", key_columns=(), own_columns={"_extra": "string"})
     rows = harness.lake.rows(harness.model)
     fields = [field for field in rows.schema if field.name not in ("_extra", "__ondatra_rowid")]
     return open_target(harness.lake.warehouse.session, harness.lake.path(harness.model), fields, identity)
 
 
-def test_checks_are_judged_before_each_commit(harness: EventModelHarness) -> None:
-    """One that fails writes nothing, and nothing is lost: the events wait until somebody mends it."""
+def test_checks_are_evaluated_before_each_commit(harness: EventModelHarness) -> None:
+    """A failed check writes nothing and loses nothing. The events wait until the user fixes the model or the check."""
     columns = "-- @constraint: seconds >= 0\n-- @warning: seconds < 100\npage STRING, seconds INT"
     harness.define(columns)
     harness.store_events({"seconds": 5}, {"seconds": 500}, {"seconds": 1000})
@@ -230,16 +233,16 @@ def test_checks_are_judged_before_each_commit(harness: EventModelHarness) -> Non
     assert 1 == harness.flush().inserted
 
 
-def test_an_audit_sees_the_table_as_it_would_be(harness: EventModelHarness) -> None:
-    """The rows that are there, and those that come."""
+def test_an_audit_reads_the_table_as_the_run_would_leave_it(harness: EventModelHarness) -> None:
+    """It reads the rows in the table and those that the run adds."""
     harness.define("-- @audit: seconds >= 0\npage STRING, seconds INT")
     harness.store_events({"seconds": 1}, {"seconds": 2}, {"seconds": 3})
     (finding,) = harness.flush(harness.events(most_events=1)).findings
     assert (0, 3) == (finding.failed_rows, finding.rows)
 
 
-def test_where_a_table_has_come_to_outlives_a_checkpoint(harness: EventModelHarness) -> None:
-    """After which the commits may be cleaned away."""
+def test_the_number_of_the_last_event_survives_a_checkpoint(harness: EventModelHarness) -> None:
+    """After a checkpoint, the commits before it may be deleted."""
     for number in range(12):
         harness.store_events({"page": str(number)})
         harness.flush()
@@ -249,8 +252,8 @@ def test_where_a_table_has_come_to_outlives_a_checkpoint(harness: EventModelHarn
     assert read_last_transaction(path, "another") is None
 
 
-def test_a_run_flushes_and_a_dry_run_only_tells(shared_warehouse: Warehouse, tmp_path: Path) -> None:
-    """As users start them, from the plan to the file that is empty in the end."""
+def test_a_run_flushes_events_and_a_dry_run_only_reports_them(shared_warehouse: Warehouse, tmp_path: Path) -> None:
+    """The test runs all steps of the user's command, from the plan until the event store is empty."""
     project = EventProject.create(tmp_path / "my shop")
     settings = project.settings
     spark = SparkProject(project.root, shared_warehouse.session)

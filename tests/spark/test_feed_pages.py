@@ -1,4 +1,4 @@
-"""A feed of any length comes in pages that fit into memory, in an order that its readers rely on."""
+"""The pages of a feed: they fit into memory at any length, in an order that readers rely on."""
 
 import itertools
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.spark
 MANY = "select id % 50 as id, id as n, concat('row ', id) as text from range({}, {})"
 
 
-def test_changes_of_a_key_stand_together_over_pages(model_tables: ModelTables) -> None:
-    """What is enqueued is folded by key: a key on two pages would be folded in two."""
+def test_changes_of_a_key_are_consecutive_across_pages(model_tables: ModelTables) -> None:
+    """Changes are folded by key before they are queued. A key on two separate pages would be folded twice."""
     model = build_model("tracked", MANY.format(0, 200))
     model_tables.write(model)
     model_tables.write_query("tracked", MANY.format(100, 300))
@@ -27,8 +27,8 @@ def test_changes_of_a_key_stand_together_over_pages(model_tables: ModelTables) -
         assert sorted(versions) == versions
 
 
-def test_a_table_tells_what_goes_before_what_comes(model_tables: ModelTables) -> None:
-    """An API that is told to insert first may refuse a row that it still has."""
+def test_the_feed_of_a_table_has_deletes_before_inserts(model_tables: ModelTables) -> None:
+    """An API that gets the inserts first may refuse a row that it still has."""
     model = build_model("table", MANY.format(0, 100))
     model_tables.write(model)
     model_tables.write_query("table", MANY.format(50, 150))
@@ -37,14 +37,14 @@ def test_a_table_tells_what_goes_before_what_comes(model_tables: ModelTables) ->
         told = model_tables.changes(model, 1, 3, page_bytes=page_bytes)
         order = [(change.version, change.change_type is ChangeType.INSERT, change.rowid) for change in told]
         assert sorted(order) == order
-        # what came with version 2 went with version 3
+        # the rows of version 2 were deleted in version 3
         assert [(2, ChangeType.DELETE)] * 100 + [(3, ChangeType.INSERT)] * 100 == [
             (change.version, change.change_type) for change in told
         ]
 
 
-def test_the_snapshot_is_the_table_as_it_was(model_tables: ModelTables) -> None:
-    """The first run of a sync sends one version, whatever has come since."""
+def test_a_snapshot_is_the_table_at_that_version(model_tables: ModelTables) -> None:
+    """The first run of a sync sends one version, whatever was written since then."""
     model = build_model("merge", values_query("1, 'a'", "2, 'b'"))
     model_tables.write(model)
     model_tables.write_query("merge", values_query("2, 'B'", "3, 'c'"))
@@ -56,8 +56,8 @@ def test_the_snapshot_is_the_table_as_it_was(model_tables: ModelTables) -> None:
     ]
 
 
-def test_reading_twice_gives_the_same(model_tables: ModelTables) -> None:
-    """A crash between reading and enqueueing is answered by reading again."""
+def test_reading_a_feed_twice_gives_the_same_changes(model_tables: ModelTables) -> None:
+    """After a crash between reading and queueing, the feed is read again."""
     model = build_model("tracked", MANY.format(0, 200))
     model_tables.write(model)
     assert model_tables.changes(model, 0) == model_tables.changes(model, 0)

@@ -1,4 +1,4 @@
-"""Files are read as they are, with their options; which files a path means is known before Spark is asked."""
+"""The files that models read with their options; the files of a path are known before Spark is asked."""
 
 import dataclasses
 
@@ -14,8 +14,8 @@ from ondatra_dagster.warehouse.model_run import evaluate_query
 pytestmark = pytest.mark.spark
 
 
-def test_a_name_full_of_signs_is_that_file(model_tables: ModelTables) -> None:
-    """Spark would take it for a pattern."""
+def test_a_file_name_with_wildcard_characters_is_that_file(model_tables: ModelTables) -> None:
+    """Spark would read the name as a pattern."""
     write_input_file(model_tables, "in [1] {a}/what? é*.csv", "id\n1\n")
     write_input_file(model_tables, "in [1] {a}/what? éx.csv", "id\n2\n")
     assert [("1",)] == evaluate_rows(model_tables, build_file_model("in [1] {a}/what? é*.csv", header="true"))
@@ -37,7 +37,7 @@ def test_a_folder_of_partitions_has_their_columns(model_tables: ModelTables) -> 
     assert [(1, "2026-01-02"), (2, "2026-01-03")] == [(id_, str(day)) for id_, day in found]
 
 
-def test_a_mark_at_the_beginning_is_no_part_of_a_name(model_tables: ModelTables) -> None:
+def test_a_byte_order_mark_is_not_part_of_a_column_name(model_tables: ModelTables) -> None:
     """Excel writes one."""
     write_input_file(model_tables, "x.csv", b"\xef\xbb\xbfid;name\r\n1;\xc3\xa9\r\n")
     model = build_file_model("x.csv", header="true", delimiter=";", inferSchema="true")
@@ -52,7 +52,7 @@ def test_a_quoted_line_break_needs_an_option(model_tables: ModelTables) -> None:
 
 
 def test_a_schema_may_be_given(model_tables: ModelTables) -> None:
-    """Then an empty file is no rows, and columns have their types without a look at the values."""
+    """Then an empty file has no rows, and the values aren't read to find the types of columns."""
     write_input_file(model_tables, "x.csv", "id,at\n1,2026-01-02\n")
     model = build_file_model("x.csv", header="true", Schema="id BIGINT, at DATE")
     assert ["bigint", "date"] == [
@@ -62,32 +62,32 @@ def test_a_schema_may_be_given(model_tables: ModelTables) -> None:
     assert [] == evaluate_rows(model_tables, model)
 
 
-def test_an_empty_file_says_what_to_do(model_tables: ModelTables) -> None:
+def test_the_error_about_an_empty_file_says_what_to_do(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.csv", "")
     with pytest.raises(WarehouseError, match=r"mart/things\.sql:3: x\.csv is empty, .* add 'schema' = "):
         evaluate_rows(model_tables, build_file_model("x.csv"))
 
 
-def test_a_file_of_a_header_alone_has_no_rows(model_tables: ModelTables) -> None:
+def test_a_file_with_only_a_header_has_no_rows(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.csv", "id,name\n")
     frame = evaluate_query(model_tables.warehouse, build_file_model("x.csv", header="true"), {})
     assert (["id", "name"], 0) == (frame.columns, frame.count())
 
 
-def test_a_lost_file_says_what_to_do(model_tables: ModelTables) -> None:
-    """Spark would say where it looked, in the words of a file system."""
+def test_the_error_about_a_missing_file_says_what_to_do(model_tables: ModelTables) -> None:
+    """Spark's own message says where it looked, in the words of a file system."""
     with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:3: in/\*\.csv isn't there; put it"):
         evaluate_rows(model_tables, build_file_model("in/*.csv"))
 
 
-def test_a_lost_file_is_told_at_the_line_that_names_it(model_tables: ModelTables) -> None:
+def test_the_error_about_a_missing_file_has_the_line_that_names_it(model_tables: ModelTables) -> None:
     lost = build_file_model("in/x.csv")
     model = dataclasses.replace(lost, sql=lost.sql.replace(" from ", "\nfrom "))
     with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:4: in/x\.csv isn't there"):
         evaluate_query(model_tables.warehouse, model, {})
 
 
-def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(model_tables: ModelTables) -> None:
+def test_a_file_that_is_deleted_during_a_run_leaves_the_table_unchanged(model_tables: ModelTables) -> None:
     file = write_input_file(model_tables, "x.csv", "id\n1\n")
     model = build_file_model("x.csv", header="true")
     model_tables.write(model)
@@ -109,10 +109,8 @@ def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(model_tables: Mo
         ("id,at,more", "x.csv has 3 columns, where 2 are read; "),
     ],
 )
-def test_a_header_that_says_otherwise_than_the_schema_is_refused(
-    model_tables: ModelTables, header: str, told: str
-) -> None:
-    """Spark goes by position: it would take each column for another, or for null where types differ."""
+def test_a_header_that_differs_from_the_schema_is_refused(model_tables: ModelTables, header: str, told: str) -> None:
+    """Spark reads columns by position. It would confuse them, or return null where the types differ."""
     write_input_file(model_tables, "x.csv", f"{header}\n1,2026-01-02\n")
     model = build_file_model("x.csv", header="true", schema="id BIGINT, at DATE")
     with pytest.raises(WarehouseError) as failure:
@@ -129,7 +127,7 @@ def test_the_files_of_a_folder_have_their_columns_in_one_order(model_tables: Mod
         model_tables.write(build_file_model("in", header="true"))
 
 
-def test_a_header_is_looked_at_whole_by_who_reads_one_column(model_tables: ModelTables) -> None:
+def test_a_query_of_one_column_checks_the_whole_header(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.csv", "at,id\n1,2026-01-02\n")
     model = build_file_model("x.csv", header="true", schema="id STRING, at STRING")
     with pytest.raises((Py4JError, PySparkException), match="CSV header does not conform"):
@@ -137,8 +135,8 @@ def test_a_header_is_looked_at_whole_by_who_reads_one_column(model_tables: Model
 
 
 @pytest.mark.parametrize("option", ["enforceSchema", "ENFORCESCHEMA"])
-def test_columns_go_by_position_where_a_model_says_so(model_tables: ModelTables, option: str) -> None:
-    """So they can be called otherwise than in the file."""
+def test_columns_are_read_by_position_where_a_model_says_so(model_tables: ModelTables, option: str) -> None:
+    """With this option the model's names may differ from those in the file."""
     write_input_file(model_tables, "x.csv", "Customer No.,When\n1,2026-01-02\n")
     model = build_file_model("x.csv", header="true", schema="id BIGINT, at DATE", **{option: "true"})
     assert [(1, "2026-01-02")] == [(id_, str(at)) for id_, at in evaluate_rows(model_tables, model)]

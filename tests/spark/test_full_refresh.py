@@ -1,4 +1,4 @@
-"""A full refresh computes anew into the same table: equal rows stay, under their rowids."""
+"""A full refresh: it computes all rows again into the same table, and equal rows keep their rowids."""
 
 import itertools
 from pathlib import Path
@@ -22,7 +22,7 @@ NOW = values_query("1, 'a'", "2, 'B'", "4, 'd'")
 
 
 def rowids(model_tables: ModelTables, model: Model) -> dict[tuple[object, ...], int]:
-    """Each row's rowid by its values."""
+    """Return each row's rowid by its values."""
     found = model_tables.rows(model).select("id", "name", "__ondatra_rowid").collect()
     return {(row["id"], row["name"]): row["__ondatra_rowid"] for row in found}
 
@@ -38,8 +38,8 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_equal_rows_keep_their_rowids_and_the_others_go(model_tables: ModelTables, kind: str) -> None:
-    """The API has the equal ones: only what differs may reach it."""
+def test_equal_rows_keep_their_rowids_in_a_full_refresh(model_tables: ModelTables, kind: str) -> None:
+    """The API has the equal rows, so only the differences may reach it."""
     model_tables.write_query(kind, FIRST)
     model = build_model(kind, NOW)
     table_id, before = model_tables.state(model).table_id, rowids(model_tables, model)
@@ -56,7 +56,7 @@ def test_equal_rows_keep_their_rowids_and_the_others_go(model_tables: ModelTable
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_a_full_refresh_that_finds_nothing_is_no_commit(model_tables: ModelTables, kind: str) -> None:
+def test_a_full_refresh_without_differences_makes_no_commit(model_tables: ModelTables, kind: str) -> None:
     model_tables.write_query(kind, FIRST)
     model = build_model(kind, FIRST)
     before = model_tables.state(model).log_version
@@ -67,8 +67,8 @@ def test_a_full_refresh_that_finds_nothing_is_no_commit(model_tables: ModelTable
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_another_type_is_refused_and_then_converted(model_tables: ModelTables, kind: str) -> None:
-    """A value that can be cast is the same value: its row stays as it is."""
+def test_another_column_type_is_refused_and_then_converted(model_tables: ModelTables, kind: str) -> None:
+    """A value that can be cast is the same value, so its row doesn't change."""
     model_tables.write_query(kind, "select id, cast(id as string) as name from range(1, 4)")
     model = build_model(kind, "select id, cast(id as int) as name from range(1, 4)")
     before = rowids(model_tables, model)
@@ -80,20 +80,20 @@ def test_another_type_is_refused_and_then_converted(model_tables: ModelTables, k
     assert 4 == model_tables.write_query(kind, "select id, cast(id as int) as name from range(1, 5)").rows
 
 
-def test_a_value_that_cannot_be_cast_is_computed_anew(model_tables: ModelTables) -> None:
+def test_a_value_that_cannot_be_cast_is_computed_again(model_tables: ModelTables) -> None:
     model_tables.write_query("merge", FIRST)
     model = build_model("merge", "select id, id * 2 as name from range(1, 4)")
     assert 3 == model_tables.write(model, is_full=True).updated
     assert {(1, 2), (2, 4), (3, 6)} == set(rowids(model_tables, model))
 
 
-# each kind once from and once to another; the other pairs share their steps
+# each kind is converted once from and once to another; the other pairs share their steps
 PAIRS = [*itertools.pairwise([*QUERY_KINDS, QUERY_KINDS[0]]), ("scd2", "merge"), ("append", "tracked")]
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS)
 def test_another_kind_is_refused_and_then_converted(model_tables: ModelTables, old: str, new: str) -> None:
-    """The table stays: who reads it, and the sink, go on from where they are."""
+    """The table stays, so its readers and the sink continue from where they are."""
     model_tables.write_query(old, FIRST)
     model = build_model(new, FIRST)
     before = rowids(model_tables, model)
@@ -116,7 +116,7 @@ def test_another_key_is_refused_and_then_converted(model_tables: ModelTables) ->
     assert 1 == model_tables.write_query("merge", values_query("1, 'a'", "1, 'z'"), key=("name",)).inserted
 
 
-def test_a_table_with_many_rows_a_key_becomes_one_with_one(model_tables: ModelTables) -> None:
+def test_a_table_with_several_rows_for_a_key_gets_one_row_for_each(model_tables: ModelTables) -> None:
     model_tables.write_query("append", values_query("1, 'a'", "1, 'b'", "2, 'c'"))
     model = build_model("merge", values_query("1, 'a'", "2, 'c'"))
     written = model_tables.write(model, is_full=True)
@@ -126,8 +126,8 @@ def test_a_table_with_many_rows_a_key_becomes_one_with_one(model_tables: ModelTa
 
 @pytest.mark.parametrize("old", ["table", "append"])
 @pytest.mark.parametrize("new", ["merge", "scd2"])
-def test_of_many_rows_a_key_that_stays_which_the_query_gives(model_tables: ModelTables, old: str, new: str) -> None:
-    """The API has it just so. Of equal ones the oldest stays; what nobody gives any more goes, all of it."""
+def test_the_row_of_the_query_stays_when_a_key_has_several_rows(model_tables: ModelTables, old: str, new: str) -> None:
+    """The API has that row. The oldest of equal rows stays, and rows that the query no longer returns are removed."""
     model_tables.write_query(old, values_query(*DOUBLED, "null, 'y'"))
     model = build_model(new, values_query("1, 'b'", "2, 'c'", "4, 'D'", "5, 'new'"))
     before = numbered_rows(model_tables, model)
@@ -139,7 +139,7 @@ def test_of_many_rows_a_key_that_stays_which_the_query_gives(model_tables: Model
     assert [row for row in before if row[:2] == (2, "c")][:1] == after[1:2]
     if new == "merge":
         told = [change[0] for change in model_tables.feed_values(model, model_tables.state(model).version - 1)]
-        assert 6 == told.count("delete")  # of 1, 2 and 4 one each, both of 3, and the one without a key
+        assert 6 == told.count("delete")  # one row of 1, 2 and 4, both of 3, and the row without a key
         oldest = min(row[2] for row in before if row[0] == 4)
         assert oldest == after[2][2]
     assert not model_tables.write(model).has_changes
@@ -155,8 +155,8 @@ def numbered_rows(model_tables: ModelTables, model: Model, *, where: str = "true
 
 
 @pytest.mark.parametrize("new", ["merge", "scd2"])
-def test_a_key_that_comes_more_than_once_on_both_sides_is_refused(model_tables: ModelTables, new: str) -> None:
-    """Whichever row stayed would be a guess; and with all of them the table would have several a key."""
+def test_a_key_that_is_duplicated_in_table_and_query_is_refused(model_tables: ModelTables, new: str) -> None:
+    """Any choice of a row would be a guess. If all rows stayed, the key would have several."""
     model_tables.write_query("table", values_query(*DOUBLED, "6, 'z'"))
     model = build_model(new, values_query("1, 'b'", "1, 'q'", "3, 'x'", "3, 'y'", "6, 'z'", "6, 'Z'"))
     before = model_tables.state(model)
@@ -170,8 +170,8 @@ def test_a_key_that_comes_more_than_once_on_both_sides_is_refused(model_tables: 
     assert [1, 3, 6] == sorted(row["id"] for row in current.collect())
 
 
-def test_rows_that_somebody_else_has_doubled_are_no_guess_either(model_tables: ModelTables) -> None:
-    """The table is of its kind all along, so nothing of it is altered before its rows are looked at."""
+def test_a_key_that_another_program_duplicated_is_refused_as_well(model_tables: ModelTables) -> None:
+    """The kind of the table doesn't change, so nothing is altered before the rows are checked."""
     model_tables.write_query("merge", FIRST)
     model = build_model("merge", values_query("1, 'a'", "1, 'b'", "2, 'b'", "3, 'c'"))
     model_tables.warehouse.session.sql(
@@ -187,7 +187,7 @@ def test_rows_that_somebody_else_has_doubled_are_no_guess_either(model_tables: M
 
 
 def test_a_conversion_that_was_killed_is_finished(model_tables: ModelTables) -> None:
-    """Between dropping the old column and renaming the new one nothing else is left to tell what it was."""
+    """Between dropping the old column and renaming the new one, only the temporary name shows the column's name."""
     model_tables.write_query("merge", FIRST)
     model = build_model("merge", FIRST)
     session, table = model_tables.warehouse.session, f"delta.`{model_tables.path(model)}`"
@@ -198,8 +198,8 @@ def test_a_conversion_that_was_killed_is_finished(model_tables: ModelTables) -> 
     assert {"id", "name", "__ondatra_rowid"} == set(model_tables.rows(model).columns)
 
 
-def test_a_key_of_another_type_stops_no_sync(model_tables: ModelTables) -> None:
-    """Between the steps of the ALTER the table has no key: its feed there has no row either."""
+def test_a_key_of_another_type_does_not_stop_the_sync(model_tables: ModelTables) -> None:
+    """Between the steps of the ALTER the table has no key. Its feed has no row there either."""
     model_tables.write_query(
         "merge", "select cast(id as string) as id, name from values (1, 'a'), (null, 'x') as t(id, name)"
     )
@@ -207,7 +207,7 @@ def test_a_key_of_another_type_stops_no_sync(model_tables: ModelTables) -> None:
     model_tables.write(model, is_full=True)
     first, before, after, new = model_tables.feed_values(model, 0)
     assert (("insert", "1", "a"), ("insert", "b", 2)) == (first, new)
-    assert ("update_preimage", *first[1:]) == before  # the cast: what it reads is what it was
+    assert ("update_preimage", *first[1:]) == before  # the cast: the feed shows the old values
     assert ("update_postimage", *first[1:]) == after
     assert {"NULL"} == {row.reason for row in model_tables.invalid(model, 0)}
 
@@ -231,7 +231,7 @@ COLUMNS = ("line", "invoice", "amount")
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
-    """An invoice of two lines, which the ERP has, and its model no longer of rows but of invoices."""
+    """Return a project whose ERP has an invoice of two lines, and whose model now delivers invoices and not rows."""
     shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
     shop.write_files({"pyproject.toml": "[tool.ondatra]\n", "lib/erp.star": ERP, "models/m/lines.sql": ROWS})
     shop.write_rows("lines", COLUMNS, [("1", "a", "10"), ("2", "a", "20")])
@@ -241,13 +241,13 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
 
 
 def sent(shop: SparkProject) -> list[tuple[str, str]]:
-    """Every record, but for those of the first run."""
+    """Return every record, except those of the first run."""
     ends = shop.workspace.tracking.read_delivered_since("m.lines", None)
     return [(end.identifier, end.change_type) for end in ends][2:]
 
 
 def test_rows_become_groups_without_being_sent_again(shop: SparkProject) -> None:
-    """The ERP has them; and from then on an invoice goes whole."""
+    """The ERP has the rows. From then on a change sends the whole invoice."""
     assert 0 == shop.run(is_full=True)
     assert [] == sent(shop)
     shop.write_rows("lines", COLUMNS, [("1", "a", "10"), ("2", "a", "21")])
@@ -255,10 +255,10 @@ def test_rows_become_groups_without_being_sent_again(shop: SparkProject) -> None
     assert [("a", "insert")] * 2 == sent(shop)
 
 
-def test_a_change_that_no_sync_has_seen_is_not_sent_as_a_part_of_its_group(
+def test_a_change_that_no_sync_has_read_is_not_sent_as_part_of_its_group(
     shop: SparkProject, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sinks were off for a while: to the ERP an invoice of one line would be the invoice."""
+    """Sinks were off for a while. The ERP would take an invoice of one line for the whole invoice."""
     shop.write_files({"models/m/lines.sql": ROWS})
     shop.write_rows("lines", COLUMNS, [("1", "a", "10"), ("2", "a", "21")])
     monkeypatch.setenv("ONDATRA_SINKS", "off")
@@ -274,12 +274,12 @@ def test_a_change_that_no_sync_has_seen_is_not_sent_as_a_part_of_its_group(
 
 
 @pytest.mark.parametrize("new", ["scd2", "tracked", "partition"])
-def test_a_killed_conversion_is_still_one_to_do(model_tables: ModelTables, new: str) -> None:
-    """The table is called what it was until its rows are what they should be."""
+def test_a_killed_conversion_still_has_to_be_done(model_tables: ModelTables, new: str) -> None:
+    """The table keeps its old kind until its rows are converted."""
     model_tables.write_query("table", FIRST)
     model = build_model(new, FIRST)
     table = TableAlterer(model_tables.warehouse.session, model_tables.path(model))
-    table.prepare_conversion(OWN_COLUMNS[new], BACKFILL_VALUES.get(new, {}))  # and no further
+    table.prepare_conversion(OWN_COLUMNS[new], BACKFILL_VALUES.get(new, {}))  # the conversion ends here
     with pytest.raises(WarehouseError, match="run with --full-refresh"):
         model_tables.write(model)
     model_tables.write(model, is_full=True)

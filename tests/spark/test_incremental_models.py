@@ -1,4 +1,4 @@
-"""@incremental: a query that asks for what is newer than the rows that its table has."""
+"""The setting @incremental: a query that asks for rows newer than those in its table."""
 
 import dataclasses
 
@@ -37,8 +37,11 @@ def rows_of(model_tables: ModelTables, model: Model) -> list[tuple[object, ...]]
     return sorted(tuple(row) for row in found)
 
 
-def test_rows_as_new_as_the_newest_are_neither_lost_nor_doubled(model_tables: ModelTables) -> None:
-    """Some come in the same second, but later: > would lose them, a blind insert double the others."""
+def test_rows_as_new_as_the_newest_are_neither_lost_nor_duplicated(model_tables: ModelTables) -> None:
+    """Some arrive later in the same second.
+
+    With > they would be lost, and a blind insert would duplicate the others.
+    """
     model = a_query("append")
     write_file(model_tables, "1,2024-01-01,10", "2,2024-01-02,20", "2,2024-01-02,20")
     assert 3 == model_tables.write(model).inserted
@@ -52,7 +55,7 @@ def test_rows_as_new_as_the_newest_are_neither_lost_nor_doubled(model_tables: Mo
 
 
 def test_the_column_may_be_spelled_with_other_capitals(model_tables: ModelTables) -> None:
-    """As everywhere in SQL; the second run is the first to look for it in the table."""
+    """This is so everywhere in SQL. The second run is the first that looks for the column in the table."""
     model = dataclasses.replace(a_query("append"), incremental=Incremental(column="At", initial=None))
     write_file(model_tables, "1,2024-01-01,10")
     model_tables.write(model)
@@ -60,7 +63,7 @@ def test_the_column_may_be_spelled_with_other_capitals(model_tables: ModelTables
     assert 1 == model_tables.write(model).inserted
 
 
-def test_a_merge_looks_only_at_what_is_newer(model_tables: ModelTables) -> None:
+def test_a_merge_reads_only_newer_rows(model_tables: ModelTables) -> None:
     model = a_query("merge")
     write_file(model_tables, "1,2024-01-01,10", "2,2024-01-02,20")
     model_tables.write(model)
@@ -70,19 +73,19 @@ def test_a_merge_looks_only_at_what_is_newer(model_tables: ModelTables) -> None:
     assert [(1, "2024-01-01", 10), (2, "2024-01-03", 21), (3, "2024-01-03", 30)] == rows_of(model_tables, model)
 
 
-def test_the_first_run_begins_where_the_header_says(model_tables: ModelTables) -> None:
+def test_the_first_run_begins_at_the_initial_value_of_the_header(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2023-12-31,10", "2,2024-01-01,20")
     assert 1 == model_tables.write(a_query("append", initial="2024-01-01")).inserted
 
 
 @pytest.mark.parametrize("column", ["at", "amount", "id"])
-def test_with_no_beginning_nothing_is_left_out(model_tables: ModelTables, column: str) -> None:
-    """Whatever its type: a comparison with null would leave out everything."""
+def test_without_an_initial_value_no_row_is_left_out(model_tables: ModelTables, column: str) -> None:
+    """The type of the column doesn't matter. A comparison with null would leave out every row."""
     write_file(model_tables, "-1,0001-01-01,-10.5", "2,2024-01-01,20")
     assert 2 == model_tables.write(a_query("append", column=column)).inserted
 
 
-def test_a_beginning_of_another_type_is_refused(model_tables: ModelTables) -> None:
+def test_an_initial_value_of_another_type_is_refused(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2023-12-31,10")
     with pytest.raises(WarehouseError, match="@incremental_initial 'soon' is no date, as 'at' is"):
         model_tables.write(a_query("append", initial="soon"))
@@ -95,8 +98,8 @@ def test_a_column_that_the_query_lacks_is_refused(model_tables: ModelTables) -> 
         model_tables.write(model)
 
 
-def test_a_full_refresh_begins_at_the_beginning(model_tables: ModelTables) -> None:
-    """What an incremental run doesn't look at any more is looked at again."""
+def test_a_full_refresh_reads_all_rows_again(model_tables: ModelTables) -> None:
+    """It also reads rows that an incremental run doesn't read any more."""
     model = a_query("merge")
     write_file(model_tables, "1,2024-01-01,10", "2,2024-01-02,20")
     model_tables.write(model)
@@ -107,8 +110,8 @@ def test_a_full_refresh_begins_at_the_beginning(model_tables: ModelTables) -> No
 
 
 @pytest.mark.parametrize("of_type", ["timestamp", "timestamp_ntz", "date", "double", "decimal(38, 10)"])
-def test_boundary_rows_of_any_type_are_not_doubled(model_tables: ModelTables, of_type: str) -> None:
-    """Python's dates know other zones and calendars than Spark: none of them stands in between."""
+def test_boundary_rows_of_any_type_are_not_duplicated(model_tables: ModelTables, of_type: str) -> None:
+    """Python's dates have other time zones and calendars than Spark's, so no value passes through Python."""
     value = "1500-02-28 00:30:00" if of_type.startswith(("timestamp", "date")) else "0.1"
     model = a_query("append")
     sql = model.sql.replace("at, amount from F", f"cast(at as {of_type}) as at, amount from F")

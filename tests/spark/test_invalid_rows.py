@@ -1,4 +1,4 @@
-"""Rows that can't be written are set aside, and what the table has of them stays."""
+"""The invalid rows of a query: they aren't written, and the rows that the table has for their keys stay."""
 
 import orjson
 import pytest
@@ -7,8 +7,8 @@ from support.spark.model_tables import ModelTables, build_model, values_query
 pytestmark = pytest.mark.spark
 
 
-def test_null_and_duplicate_keys_are_set_aside(model_tables: ModelTables) -> None:
-    """One bad row takes no other with it."""
+def test_rows_with_null_or_duplicate_keys_are_invalid(model_tables: ModelTables) -> None:
+    """An invalid row doesn't stop the others."""
     model = build_model("merge", values_query("1, 'a'", "2, 'b'", "2, 'c'", "null, 'd'", "null, 'e'"))
     written = model_tables.write(model)
     assert ({"NULL": 2, "DUPLICATE": 2}, 1) == (dict(written.invalid_counts), written.inserted)
@@ -20,8 +20,8 @@ def test_null_and_duplicate_keys_are_set_aside(model_tables: ModelTables) -> Non
     }
 
 
-def test_a_frozen_key_is_not_changed(model_tables: ModelTables) -> None:
-    """Which of two rows of a key is right nobody knows: the old one stays until there is one."""
+def test_the_row_of_a_duplicate_key_is_not_changed(model_tables: ModelTables) -> None:
+    """It is unknown which of two rows for a key is right, so the old row stays until there is only one."""
     model_tables.write_query("merge", values_query("1, 'a'", "2, 'b'"))
     model = build_model("merge", values_query("1, 'x'", "1, 'y'", "2, 'B'"))
     first = model_tables.state(model).version
@@ -32,8 +32,8 @@ def test_a_frozen_key_is_not_changed(model_tables: ModelTables) -> None:
     ]
 
 
-def test_only_newly_appeared_rows_are_told(model_tables: ModelTables) -> None:
-    """A row that stays invalid is recorded once, equal ones are counted."""
+def test_only_newly_invalid_rows_are_recorded(model_tables: ModelTables) -> None:
+    """A row that stays invalid is recorded once. Equal rows are counted."""
     model = build_model("merge", values_query("1, 'a'", "null, 'd'"))
     model_tables.write(model)
     version = model_tables.invalid(model, -1)[-1].version
@@ -48,8 +48,8 @@ def test_only_newly_appeared_rows_are_told(model_tables: ModelTables) -> None:
     assert model_tables.warehouse.session.read.format("delta").load(path).count() == 0
 
 
-def test_tracked_sets_aside_only_keys_that_are_all_null(model_tables: ModelTables) -> None:
-    """Part of a key may be unknown, as long as something of it is known."""
+def test_in_kind_tracked_only_keys_with_all_columns_null_are_invalid(model_tables: ModelTables) -> None:
+    """Columns of a key may be null, as long as one of them has a value."""
     query = values_query("1, null, 'a'", "null, null, 'b'", "null, 2, 'c'", columns="id, part, name")
     model = build_model("tracked", query, key=("id", "part"))
     written = model_tables.write(model)

@@ -1,4 +1,4 @@
-"""The JSON builders as Spark runs them: what they give is JSON, to the last null."""
+"""The JSON builders as Spark runs them: their results are valid JSON, with every null."""
 
 import json
 from decimal import Decimal
@@ -108,8 +108,8 @@ def test_a_group_becomes_an_array(spark, expression, expected):
     assert [(expected,)] == rows_of(spark, f"select {expression} from lines")
 
 
-def test_an_invoice_carries_its_lines(spark):
-    """What a push function sends: one text a row, with everything nested in it."""
+def test_an_invoice_contains_its_lines(spark):
+    """A push function sends this: one text for each row, with everything nested in it."""
     sql = """
         with totals as (select invoice, sum(price)::DECIMAL(12,2) as total from lines group by invoice)
         select
@@ -139,7 +139,7 @@ def test_an_invoice_carries_its_lines(spark):
 
 
 def test_a_builder_nests_through_a_subquery(spark):
-    """People build the inner part first, and give it a name."""
+    """Users build the inner part first, and give it a name."""
     sql = """
         with skus as (select invoice, json_group_array(sku order by line) as list from lines group by all),
             both as (select s.* from skus s union all select 'none', json_array())
@@ -153,7 +153,7 @@ def test_a_builder_nests_through_a_subquery(spark):
     assert expected == [text for (text,) in rows_of(spark, sql)]
 
 
-def test_a_builder_stands_wherever_an_expression_does(spark):
+def test_a_builder_works_wherever_an_expression_does(spark):
     sql = """
         select invoice, json_array(max(line)) from lines
         where json_array(line) <> '[10]'
@@ -164,7 +164,7 @@ def test_a_builder_stands_wherever_an_expression_does(spark):
     assert [("INV-1", "[2]"), ("INV-2", "[1]")] == sorted(ordered)
 
 
-def test_a_group_array_can_look_through_a_window(spark):
+def test_a_group_array_works_as_a_window_function(spark):
     sql = """
         select line, json_group_array(line) over (partition by invoice),
             json_group_array(json_array(line) order by line desc) over w
@@ -173,14 +173,14 @@ def test_a_group_array_can_look_through_a_window(spark):
     assert expected == rows_of(spark, sql)
 
 
-def test_equal_ones_are_always_in_the_same_order(spark):
-    """Else a row would differ from itself, and be sent again."""
+def test_values_with_equal_sort_keys_always_have_the_same_order(spark):
+    """Otherwise a row would differ from itself and be sent again."""
     sql = "select json_group_array(id order by id % 2, 1) from range(0, 50, 1, {})"
     assert 1 == len({rows_of(spark, sql.format(parts))[0] for parts in (1, 3, 7)})
 
 
-def test_a_name_that_is_null_is_refused(spark):
-    """As SQLite and DuckDB do: without it the text would be no JSON."""
+def test_a_null_as_a_name_is_refused(spark):
+    """SQLite and DuckDB refuse it too, because the text would not be JSON."""
     with pytest.raises(Exception, match="has a name that is null"):
         rows_of(spark, "select json_object(sku, json_array(1)) from lines")
 
@@ -201,7 +201,7 @@ def test_a_name_that_is_null_is_refused(spark):
         ("string(array('a')::ARRAY<STRING>[0]::varchar(1))", "a"),
     ],
 )
-def test_casts_work_with_the_names_that_people_bring(spark, expression, expected):
+def test_casts_accept_the_type_names_of_other_databases(spark, expression, expected):
     assert expected == value_of(spark, expression)
 
 
@@ -255,8 +255,8 @@ expressions = built(st.recursive(plain, lambda inner: plain | built(inner), max_
 
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(st.lists(expressions, min_size=10, max_size=25))
-def test_whatever_is_built_is_the_json_that_python_would_build(spark, values):
-    """Names, nesting, types and nulls in any mixture; the order of names is kept."""
+def test_builders_return_the_json_that_python_would_build(spark, values):
+    """The examples mix names, nesting, types and nulls. The order of names is kept."""
     (row,) = rows_of(spark, "select " + ", ".join(value.sql for value in values))
     parsed = [json.loads(text, object_pairs_hook=tuple, parse_float=Decimal) for text in row]
     assert [value.json if value.json != () else () for value in values] == parsed

@@ -1,4 +1,4 @@
-"""Each kind leaves exactly the changes in its feed that the contract's table names."""
+"""The changes that each kind leaves in its feed: exactly those that the contract's table names."""
 
 import pytest
 from support.spark.model_tables import QUERY_KINDS, ModelTables, build_model, values_query
@@ -10,14 +10,14 @@ from ondatra_dagster.project.model_kinds import KINDS
 
 pytestmark = pytest.mark.spark
 
-KEEPING = {"append": 5, "merge": 4, "scd2": 5}  # kinds that keep what isn't given any more, and rows after CHANGED
+KEEPING = {"append": 5, "merge": 4, "scd2": 5}  # kinds that keep missing rows, and their rows after CHANGED
 
 FIRST = values_query("1, 'a'", "2, 'b'", "3, null")
 CHANGED = values_query("1, 'a'", "2, 'B'", "4, 'd'")  # 2 differs, 3 is gone, 4 is new
 
 
-def test_table_replaces_all_when_any_row_differs(model_tables: ModelTables) -> None:
-    """Its new rows have new rowids: nothing says which old one each stands for."""
+def test_table_replaces_all_rows_when_any_row_differs(model_tables: ModelTables) -> None:
+    """The new rows have new rowids, because nothing shows which old row each of them replaces."""
     first = model_tables.write_query("table", FIRST)
     model = build_model("table", CHANGED)
     assert [("insert", 1, "a"), ("insert", 2, "b"), ("insert", 3, None)] == sorted(model_tables.feed_values(model, 0))
@@ -31,16 +31,16 @@ def test_table_replaces_all_when_any_row_differs(model_tables: ModelTables) -> N
     assert KINDS["table"].change_types == {change.change_type for change in told_of}
 
 
-def test_a_row_of_a_table_that_came_and_went_is_not_told(model_tables: ModelTables) -> None:
-    """It was never sent, so there is nothing to take back."""
+def test_a_row_that_was_inserted_and_deleted_is_not_in_the_feed(model_tables: ModelTables) -> None:
+    """The row was never sent, so no delete is needed."""
     model = build_model("table", CHANGED)
     model_tables.write_query("table", FIRST)
     model_tables.write(model)
     assert ["insert"] * 3 == [change[0] for change in model_tables.feed_values(model, 0)]
 
 
-def test_merge_writes_what_differs_and_deletes_nothing(model_tables: ModelTables) -> None:
-    """An unchanged row in the feed would be sent again for nothing."""
+def test_merge_writes_rows_that_differ_and_deletes_nothing(model_tables: ModelTables) -> None:
+    """An unchanged row in the feed would be sent again without a need."""
     first = model_tables.write_query("merge", FIRST)
     model = build_model("merge", CHANGED)
     assert [("insert", 1, "a"), ("insert", 2, "b"), ("insert", 3, None)] == model_tables.feed_values(model, 0)
@@ -53,7 +53,7 @@ def test_merge_writes_what_differs_and_deletes_nothing(model_tables: ModelTables
 
 
 def test_a_merged_row_keeps_its_rowid(model_tables: ModelTables) -> None:
-    """Statuses, records and retries are about a rowid."""
+    """Statuses, records and retries refer to a rowid."""
     model_tables.write_query("merge", FIRST)
     model = build_model("merge", CHANGED)
     before = {change.key: change.rowid for change in model_tables.changes(model, None)}
@@ -64,7 +64,7 @@ def test_a_merged_row_keeps_its_rowid(model_tables: ModelTables) -> None:
 
 
 def test_tracked_rewrites_the_groups_that_differ(model_tables: ModelTables) -> None:
-    """A group is a document: it goes whole, a gone one as deletes, an equal one not at all."""
+    """A group is sent as a whole document. A removed group is sent as deletes, and an equal one isn't sent."""
     first = model_tables.write_query("tracked", values_query("1, 'a'", "1, 'b'", "2, 'c'", "3, 'd'", "3, 'e'"))
     model = build_model("tracked", values_query("1, 'b'", "1, 'a'", "2, 'c'", "2, 'new'", "4, 'f'"))
     written = model_tables.write(model)
@@ -79,8 +79,8 @@ def test_tracked_rewrites_the_groups_that_differ(model_tables: ModelTables) -> N
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_nothing_changed_is_no_commit(model_tables: ModelTables, kind: str) -> None:
-    """A commit is a version, and a version wakes everything downstream."""
+def test_a_run_without_changes_makes_no_commit(model_tables: ModelTables, kind: str) -> None:
+    """A commit is a version, and a version starts everything downstream."""
     has_duplicates = not KINDS[kind].checks_duplicates
     query = values_query("1, 'a'", "1, 'a'" if has_duplicates else "5, 'a'", "2, null")
     model_tables.write_query(kind, query)
@@ -91,8 +91,8 @@ def test_nothing_changed_is_no_commit(model_tables: ModelTables, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_a_write_is_one_commit_with_its_note(model_tables: ModelTables, kind: str) -> None:
-    """The note says what made the version: without it the next run would compute everything again."""
+def test_a_write_is_one_commit_with_its_metadata(model_tables: ModelTables, kind: str) -> None:
+    """The metadata says what the version was computed from. Without it the next run would compute everything again."""
     first = model_tables.write_query(kind, FIRST)
     model = build_model(kind, CHANGED)
     written = model_tables.write(model, **{"raw.things": "abc@7"})
@@ -115,9 +115,9 @@ PROPERTIES = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_table_tells_its_changes_and_keeps_them(model_tables: ModelTables, kind: str) -> None:
-    """A feed is as old as its slowest reader; Delta by itself lets go of it after a week."""
-    query = "select cast(null as int) as id, 'a' as name"  # which a kind with a key sets aside
+def test_a_table_has_a_change_feed_and_keeps_its_history(model_tables: ModelTables, kind: str) -> None:
+    """A feed must reach back to its slowest reader, but by default Delta deletes it after a week."""
+    query = "select cast(null as int) as id, 'a' as name"  # invalid in a kind with a key
     model = build_model(kind, query if KINDS[kind].has_query else f"{query} where false")
     model_tables.write(model)
     tables = [model_tables.state(model), read_table_state(invalid_table_path(model_tables.path(model)))]
@@ -126,17 +126,17 @@ def test_a_table_tells_its_changes_and_keeps_them(model_tables: ModelTables, kin
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_an_empty_result_empties_a_table_but_not_a_merged_one(model_tables: ModelTables, kind: str) -> None:
+def test_an_empty_result_empties_a_table_unless_its_kind_keeps_rows(model_tables: ModelTables, kind: str) -> None:
     model_tables.write_query(kind, FIRST)
     model = build_model(kind, f"{FIRST} where id > 100")
     written = model_tables.write(model)
-    keeps = kind in (*KEEPING, "partition")  # of which an empty result touches no partition
+    keeps = kind in (*KEEPING, "partition")  # an empty result replaces no partition
     assert (3 if keeps else 0) == written.rows == model_tables.rows(model).count()
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_an_empty_first_result_makes_an_empty_table(model_tables: ModelTables, kind: str) -> None:
-    """Who reads it must find its columns."""
+def test_an_empty_first_result_creates_an_empty_table(model_tables: ModelTables, kind: str) -> None:
+    """A reader of the table must find its columns."""
     model = build_model(kind, f"{FIRST} where id > 100")
     written = model_tables.write(model)
     assert (False, 0, 0) == (written.has_changes, written.version, written.rows)
@@ -145,8 +145,8 @@ def test_an_empty_first_result_makes_an_empty_table(model_tables: ModelTables, k
     assert model_tables.write(build_model(kind, FIRST)).inserted == 3
 
 
-def test_a_table_that_somebody_changed_is_put_right(model_tables: ModelTables) -> None:
-    """What is compared is the table as it is, not as it was left."""
+def test_a_table_that_another_program_changed_is_corrected(model_tables: ModelTables) -> None:
+    """The query is compared with the current table, and not with the table that the last run wrote."""
     model_tables.write_query("table", FIRST)
     model = build_model("table", FIRST)
     model_tables.warehouse.session.sql(f"delete from delta.`{model_tables.path(model)}` where id = 1").collect()
@@ -155,8 +155,8 @@ def test_a_table_that_somebody_changed_is_put_right(model_tables: ModelTables) -
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_a_failed_query_leaves_no_trace(model_tables: ModelTables, kind: str) -> None:
-    """A failed run leaves the table as it was: here that is no table, then the old one."""
+def test_a_failed_query_leaves_the_table_unchanged(model_tables: ModelTables, kind: str) -> None:
+    """After the first failed run there is no table. After the second one the old table is still there."""
     failing = "select 1 as id, cast('x' as int) / 0 as name"
     model = build_model(kind, failing)
     with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:3: ") as failure:
@@ -170,8 +170,8 @@ def test_a_failed_query_leaves_no_trace(model_tables: ModelTables, kind: str) ->
     assert before == model_tables.state(model).log_version
 
 
-def test_partition_replaces_what_differs_and_touches_no_other(model_tables: ModelTables) -> None:
-    """The query speaks only of the partitions that it returns."""
+def test_partition_replaces_only_partitions_that_differ(model_tables: ModelTables) -> None:
+    """The query decides only about the partitions that it returns."""
     first = model_tables.write_query("partition", values_query("1, 'a'", "1, 'b'", "2, 'c'", "3, 'd'", "null, 'n'"))
     model = build_model("partition", values_query("1, 'a'", "1, 'B'", "2, 'c'", "4, 'e'", "null, 'n'"))
     written = model_tables.write(model)
@@ -186,7 +186,7 @@ def test_partition_replaces_what_differs_and_touches_no_other(model_tables: Mode
 
 @pytest.mark.parametrize("key", ["''", "'a/b=c%'", "cast('NaN' as double)", "struct(1, 'x')", "X'00'"])
 def test_a_partition_may_have_any_key(model_tables: ModelTables, key: str) -> None:
-    """Folders can't be named by every value: an empty text would come back as null."""
+    """Not every value can be the name of a folder. An empty text would come back as null."""
     query = f"select {key} as id, 'a' as name union all select null, 'b'"
     model_tables.write_query("partition", query)
     model = build_model("partition", query)
@@ -196,7 +196,7 @@ def test_a_partition_may_have_any_key(model_tables: ModelTables, key: str) -> No
 
 
 def test_scd2_closes_and_adds_versions(model_tables: ModelTables) -> None:
-    """A closed version ends where its successor begins: at the version of the commit itself."""
+    """A closed version ends where the next one begins: at the version of the commit itself."""
     first = model_tables.write_query("scd2", FIRST)
     model = build_model("scd2", CHANGED)
     written = model_tables.write(model)
@@ -216,14 +216,14 @@ def test_scd2_closes_and_adds_versions(model_tables: ModelTables) -> None:
     )
     told_of = [*model_tables.changes(model, 0, begin), *model_tables.changes(model, begin)]
     assert KINDS["scd2"].change_types == {change.change_type for change in told_of}
-    # over both versions: what was never sent is sent as it is, closed
+    # across both versions: a row that was never sent is sent closed
     told = model_tables.feed_values(model, 0)
     assert {"insert"} == {change[0] for change in told}
     assert ("insert", 2, "b", begin, now, False) in told
 
 
 def test_a_key_that_comes_back_opens_a_new_version(model_tables: ModelTables) -> None:
-    """Also with the values that it had: in between it was gone."""
+    """This holds even with the same values, because the key was missing in between."""
     model_tables.write_query("scd2", FIRST)
     gone = model_tables.write_query("scd2", CHANGED)
     model = build_model("scd2", FIRST)
@@ -232,8 +232,8 @@ def test_a_key_that_comes_back_opens_a_new_version(model_tables: ModelTables) ->
     assert {(3, None, gone.version - 1, gone.version, False), (3, None, back.version, None, True)} == versions
 
 
-def test_a_snapshot_is_the_commits_own_version_also_after_others(model_tables: ModelTables) -> None:
-    """OPTIMIZE and ALTER make versions too."""
+def test_a_valid_from_snapshot_is_the_version_of_its_own_commit(model_tables: ModelTables) -> None:
+    """OPTIMIZE and ALTER create versions too."""
     model_tables.write_query("scd2", FIRST)
     model = build_model("scd2", f"select *, 1 as more from ({CHANGED})")
     model_tables.warehouse.session.sql(f"optimize delta.`{model_tables.path(model)}`").collect()
@@ -245,7 +245,7 @@ def test_a_snapshot_is_the_commits_own_version_also_after_others(model_tables: M
 
 
 def test_events_have_a_table_with_their_columns(model_tables: ModelTables) -> None:
-    """It has to be there before the first event, and for those who read it."""
+    """The table must exist before the first event, and for its readers."""
     model = build_model("events", "select cast(null as string) as name, cast(null as int) as n where false")
     written = model_tables.write(model)
     assert (False, 0) == (written.has_changes, written.rows)

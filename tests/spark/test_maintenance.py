@@ -1,4 +1,4 @@
-"""Maintenance of real tables: nothing goes that somebody still reads, and what nobody needs does."""
+"""The maintenance of real tables: versions that a reader still needs stay, and the others are freed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +70,7 @@ def now_of(model_tables: ModelTables, model: Model) -> float:
 
 
 def old_versions(model_tables: ModelTables, kind: str, *, count: int) -> Model:
-    """So many versions, four days after each other; the newest is of now."""
+    """Write this number of versions, four days apart and the newest from now, and return the model."""
     for number in range(count):
         if number:
             age_table(
@@ -82,8 +82,8 @@ def old_versions(model_tables: ModelTables, kind: str, *, count: int) -> Model:
 
 
 @pytest.mark.parametrize("kind", ["merge", "scd2"])
-def test_what_a_reader_behind_needs_stays_and_the_rest_goes(model_tables: ModelTables, kind: str) -> None:
-    """Versions and weeks behind: feed and snapshot from its watermark on are as they were."""
+def test_versions_that_a_late_reader_needs_stay_and_the_rest_is_freed(model_tables: ModelTables, kind: str) -> None:
+    """The reader is versions and weeks behind. Feed and snapshot don't change from its watermark on."""
     model = old_versions(model_tables, kind, count=6)
     now, first = now_of(model_tables, model), model_tables.feed_values(model, 1)
     before, files = model_tables.feed_values(model, 3), parquet_files(model_tables.path(model))
@@ -107,8 +107,8 @@ def test_what_a_reader_behind_needs_stays_and_the_rest_goes(model_tables: ModelT
     assert 0 == look_after(model_tables, model, needed=state.version, now=now).counts["tables"]
 
 
-def test_a_round_that_takes_hours_frees_no_more_for_it(model_tables: ModelTables) -> None:
-    """What may go was decided at its beginning, by a VACUUM that counts back from its own moment."""
+def test_maintenance_that_takes_hours_does_not_free_more(model_tables: ModelTables) -> None:
+    """It decides at its beginning what it may free, but VACUUM counts back from its own start."""
     model = old_versions(model_tables, "merge", count=5)
     now, before = now_of(model_tables, model), model_tables.feed_values(model, 3)
     moments = iter([now])
@@ -122,15 +122,15 @@ def test_a_round_that_takes_hours_frees_no_more_for_it(model_tables: ModelTables
     assert 12 * 86_400_000 < int(vacuum["operationParameters"]["defaultRetentionMillis"])
 
 
-def test_a_vacuum_before_which_the_machine_sleeps_is_left_for_the_next_time(model_tables: ModelTables) -> None:
-    """It would free what was taken out in the hours between our look at the clock and its own."""
+def test_a_vacuum_is_skipped_when_the_machine_was_suspended_before_it(model_tables: ModelTables) -> None:
+    """VACUUM would also free files that were removed in the hours between our look at the clock and its own."""
     model = old_versions(model_tables, "merge", count=5)
     now, told, files = (
         now_of(model_tables, model),
         model_tables.feed_values(model, 1),
         parquet_files(model_tables.path(model)),
     )
-    moments = iter([now, now])  # when the round begins, and when its retention is reckoned
+    moments = iter([now, now])  # the start of maintenance, and the calculation of its retention
     done = look_after(model_tables, model, needed=3, now=now, clock=lambda: next(moments, now + 7200))
     assert (True, 0) == (done.is_successful, done.counts["files"])
     assert "skipped this time, because the machine was suspended: mart.things" in done.message
@@ -143,8 +143,8 @@ def test_a_vacuum_before_which_the_machine_sleeps_is_left_for_the_next_time(mode
     assert 0 < look_after(model_tables, model, needed=3, now=now).counts["files"]
 
 
-def test_what_was_set_aside_begins_with_what_is_left(model_tables: ModelTables) -> None:
-    """A sync that looks for the first time when the beginning was freed."""
+def test_reading_invalid_rows_begins_at_the_oldest_version_left(model_tables: ModelTables) -> None:
+    """A sync may read them for the first time after the first versions were freed."""
     model = build_model("merge", "")
     beside = f"{model_tables.path(model)}__invalid"
     for number in range(5):
@@ -165,8 +165,8 @@ def invalid_values(model_tables: ModelTables, model: Model) -> list[str]:
     return [orjson.loads(row.payload)["name"] for row in model_tables.invalid(model, -1)]
 
 
-def test_small_files_are_put_together_and_old_commits_go(model_tables: ModelTables) -> None:
-    """An append makes a file each time; note and version of the newest stay, so no model runs for it."""
+def test_small_files_are_compacted_and_old_commits_are_deleted(model_tables: ModelTables) -> None:
+    """Each append writes a file. Metadata and version of the newest commit stay, so no model runs because of this."""
     model = build_model("append", "")
     for number in range(13):
         if number:
@@ -201,13 +201,13 @@ def test_small_files_are_put_together_and_old_commits_go(model_tables: ModelTabl
 
 
 def cut_off_vacuum(model_tables: ModelTables, model: Model) -> None:
-    """What a process leaves that was killed in it."""
+    """Leave the table in the state in which a process leaves it that is killed during VACUUM."""
     upkeep = SparkTableMaintenance(model_tables.warehouse, model_tables.path(model), lock=model.id)
     upkeep._set_properties({**RETENTION_PROPERTIES, FILE_RETENTION_PROPERTY: "interval 3600 seconds"})
 
 
-def test_a_vacuum_that_was_cut_off_is_ended_by_the_next_who_reads_or_maintains(model_tables: ModelTables) -> None:
-    """Meanwhile Delta refuses all that is older than what the VACUUM was to keep."""
+def test_a_killed_vacuum_is_repaired_by_the_next_write_or_maintenance(model_tables: ModelTables) -> None:
+    """Until then Delta refuses all versions older than those that the VACUUM was to keep."""
     model = old_versions(model_tables, "merge", count=3)
     told = model_tables.feed_values(model, 1)
     cut_off_vacuum(model_tables, model)
@@ -253,7 +253,7 @@ def set_sinks(shop: SparkProject, how: str) -> None:
 
 
 def people(number: int) -> list[tuple[str, str, str]]:
-    """As they are in that version: one changes each time, one comes, one goes."""
+    """Return the people of that version: each time one changes, one is added and one is removed."""
     return [
         ("C-1", f"Ada {number}", "ada@x.org"),
         *((f"C-{10 + n}", f"Ben {n}", f"b{n}@x.org") for n in range(number, number + 5)),
@@ -269,7 +269,7 @@ def run_some(shop: SparkProject, *models: str) -> None:
 
 
 def told_by(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
-    """`ondatra maintain`; what each duty said."""
+    """Run `ondatra maintain`, and return the result of each duty."""
     capfd.readouterr()
     code = run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
     lines = [orjson.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -281,11 +281,11 @@ def contacts(api: DemoApi) -> set[tuple[object, ...]]:
     return {(key, row["name"], row["email"]) for key, row in api.contacts().items()}
 
 
-@pytest.mark.soak  # a minute; of each table by itself the tests above show the same
+@pytest.mark.soak  # takes a minute; the tests above show the same for single tables
 def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     shop: SparkProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And what nobody needs is freed, of every kind; no model runs for it, and no sync."""
+    """Versions that no reader needs are freed in tables of every kind. No model and no sync runs because of this."""
     shop.write_rows("people", COLUMNS, people(0))
     assert 0 == shop.run()
     seen = shop.workspace.plan().models
@@ -297,7 +297,7 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
         shop.write_rows("people", COLUMNS, people(number))
         known |= {row[0]: row for row in people(number)}
         past = ["mart.past"] if number > 3 else []  # seven versions of it are enough
-        run_some(shop, "raw.people", "sync.crm", *past)  # seen is left behind
+        run_some(shop, "raw.people", "sync.crm", *past)  # mart.seen doesn't run
     assert len(seen) == 4
     before = {name: parquet_files(shop.table_path(name)) for name in ("mart.past", "raw.people", "sync.crm")}
     queue = shop.workspace.syncs["sync.crm"].queue_file
@@ -307,7 +307,7 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     assert held["feeds"]["versions"] == 0
     assert held["tables"]["files"] > 0
     assert before["mart.past"] > parquet_files(shop.table_path("mart.past"))
-    assert (before["raw.people"], before["sync.crm"]) == (  # still to be read, as they were and since
+    assert (before["raw.people"], before["sync.crm"]) == (  # still to be read by a sync or a model
         parquet_files(shop.table_path("raw.people")),
         parquet_files(shop.table_path("sync.crm")),
     )
@@ -321,7 +321,7 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     state = read_table_state(shop.table_path("sync.crm"))
     assert watermark < read_status_of_file(queue, now=NOW).watermark == state.version
     assert before["sync.crm"] > parquet_files(shop.table_path("sync.crm"))
-    queue.unlink()  # what is known of it elsewhere needs no version that has gone
+    queue.unlink()  # a rebuilt queue needs no version that was freed
     assert 0 == shop.run()
     assert set(known.values()) == contacts(api)
     assert [("C-1", f"Ada {number}") for number in (0, 10)] == sorted(
@@ -332,4 +332,4 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     assert not told_by(shop, capfd)["tables"]["small_files"]
     assert [] == [step.model.name for step in shop.workspace.plan().models if step.will_run]
     assert [] == [step.sync_id for step in shop.workspace.plan().syncs if step.will_run]
-    assert not shop.workspace.sync_work(shop.workspace.syncs["sync.crm"]).has_work  # what sensors ask
+    assert not shop.workspace.sync_work(shop.workspace.syncs["sync.crm"]).has_work  # as sensors check it

@@ -1,4 +1,4 @@
-"""Rows of JSON and CSV files that can't be parsed fail their model, unless it asks for another mode."""
+"""Rows of JSON and CSV files that can't be parsed: they fail their model, unless it asks for another mode."""
 
 import dataclasses
 import gzip
@@ -23,7 +23,7 @@ PERMISSIVE = {"mode": "PERMISSIVE"}
     ids=["columns found", "columns given", "asked for"],
 )
 def test_json_that_cant_be_parsed_fails_its_model(model_tables: ModelTables, options: dict[str, str]) -> None:
-    """Spark's reader would take such rows as nulls, in silence."""
+    """Spark's reader would return nulls for such rows, without a message."""
     write_input_file(model_tables, "in/x.json", BROKEN)
     of_id = "int" if "schema" in options else "bigint"
     with pytest.raises(WarehouseError) as failure:
@@ -61,7 +61,7 @@ def test_all_files_of_a_folder_or_pattern_are_counted(model_tables: ModelTables,
         model_tables.write(build_file_model(path, "json"))
 
 
-def test_a_broken_document_of_many_lines_is_told_without_a_line(model_tables: ModelTables) -> None:
+def test_the_error_about_a_broken_multiline_document_has_no_line(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.json", '[\n  {"id": 1},\n  {"id":\n]\n')
     told = r"x\.json has 1 row that can't be parsed as JSON objects; the first is '\[ \{\"id\": 1\}, "
     with pytest.raises(WarehouseError, match=told):
@@ -69,14 +69,14 @@ def test_a_broken_document_of_many_lines_is_told_without_a_line(model_tables: Mo
 
 
 def test_a_value_of_another_type_fails_its_model(model_tables: ModelTables) -> None:
-    """With a declared schema Spark would drop its text altogether."""
+    """With a declared schema Spark would drop the text of the value."""
     write_input_file(model_tables, "x.json", '{"id": 1}\n{"id": "two"}\n')
     with pytest.raises(WarehouseError, match=r"parsed as id int; the first in line 2 is '\{\"id\": \"two\"\}'"):
         model_tables.write(build_file_model("x.json", "json", schema="id INT"))
 
 
 def test_a_broken_row_that_a_filter_leaves_out_fails_its_model(model_tables: ModelTables) -> None:
-    """Spark would stop at the column that the filter asks for."""
+    """Spark would stop parsing at the column that the filter uses."""
     write_input_file(model_tables, "x.json", '{"id": 1, "name": "x"}\n{"id": 2, "name": "y\n')
     model = build_file_model("x.json", "json", schema="id INT, name STRING")
     with pytest.raises(WarehouseError, match="has 1 row that can't be parsed"):
@@ -84,7 +84,7 @@ def test_a_broken_row_that_a_filter_leaves_out_fails_its_model(model_tables: Mod
 
 
 def test_rows_that_cant_be_parsed_are_nulls_where_the_model_says_so(model_tables: ModelTables) -> None:
-    """As Spark documents it."""
+    """Spark documents its mode PERMISSIVE like this."""
     write_input_file(model_tables, "x.json", BROKEN)
     frame = evaluate_query(model_tables.warehouse, build_file_model("x.json", "json", **PERMISSIVE), {})
     assert ["_corrupt_record", "id", "name"] == frame.columns
@@ -107,7 +107,7 @@ def test_rows_that_cant_be_parsed_are_dropped_where_the_model_says_so(model_tabl
     assert [("2",)] == evaluate_rows(model_tables, dataclasses.replace(model, references=(moved,)))
 
 
-def test_a_column_that_is_really_called_corrupt_record_is_read(model_tables: ModelTables) -> None:
+def test_a_real_column_named_corrupt_record_is_read(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.json", '{"_corrupt_record": 5, "id": 1}\n')
     assert [(5, 1)] == evaluate_rows(model_tables, build_file_model("x.json", "json"))
 
@@ -121,7 +121,7 @@ def test_a_column_that_is_really_called_corrupt_record_is_read(model_tables: Mod
     ],
 )
 def test_a_csv_row_of_another_length_fails_its_model(model_tables: ModelTables, content: str, told: str) -> None:
-    """Spark would fill up with nulls, or leave out the rest: also where that column isn't read."""
+    """Spark would add nulls or drop values, and the row also fails when that column isn't read."""
     write_input_file(model_tables, "x.csv", f"id,name\n{content}")
     model = build_file_model("x.csv", header="true")
     with pytest.raises(WarehouseError, match=re.escape(told)):

@@ -1,4 +1,4 @@
-"""A sync that hasn't run for weeks still finds all that has changed since."""
+"""The change feed of a sync that hasn't run for weeks: it still has all changes since then."""
 
 import os
 import time
@@ -14,7 +14,7 @@ FORTY_DAYS = 40 * 24 * 3600
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
 def test_a_feed_forty_days_old_is_read(model_tables: ModelTables, kind: str) -> None:
-    """Delta refuses versions that are older than its retention, which is a week if nobody says otherwise."""
+    """Delta refuses versions that are older than its retention, which is a week by default."""
     for names in ("'a'", "'b'", "'c'"):
         model_tables.write(build_model(kind, values_query(f"1, {names}", "2, 'x'")))
     model = build_model(kind, "")

@@ -1,4 +1,7 @@
-"""OPTIMIZE, VACUUM and old commits wherever tables are and Spark runs. What goes by age: test_maintenance."""
+"""The OPTIMIZE, VACUUM and log cleanup of tables, in any storage and with any Spark.
+
+Deletion by age is in test_maintenance.
+"""
 
 import math
 import time
@@ -13,11 +16,11 @@ from ondatra_dagster.operations.table_maintenance import DEFAULT_THRESHOLDS, Man
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.warehouse.optimize_and_vacuum import SparkTableMaintenance
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak]  # on this machine test_maintenance shows the same
+pytestmark = [pytest.mark.spark, pytest.mark.soak]  # with local tables and Spark test_maintenance shows the same
 
 
-def test_a_table_is_looked_after_and_is_what_it_was(model_tables: ModelTables) -> None:
-    """An append each hour; then somebody who keeps nothing of the past maintains."""
+def test_maintenance_does_not_change_the_content_of_a_table(model_tables: ModelTables) -> None:
+    """The table gets an append each hour. Then it is maintained by a user who keeps no old versions."""
     for number in range(DEFAULT_THRESHOLDS.small_files + 2):
         model_tables.write(build_model("append", values_query(f"{number}, 'x'")))
     model = build_model("append", "")
@@ -38,7 +41,7 @@ def test_a_table_is_looked_after_and_is_what_it_was(model_tables: ModelTables) -
     assert (DEFAULT_THRESHOLDS.small_files + 2, 1) == (done.counts["small_files"], done.counts["became"])
     assert 0 < done.counts["log_files"]
     assert commits > len(open_log(address).list_files())
-    again = upkeep.maintain_tables([table])  # what the OPTIMIZE took out may go now, by the log
+    again = upkeep.maintain_tables([table])  # by the log, files that OPTIMIZE replaced may be deleted now
     assert again.is_successful, again.message
     after = model_tables.state(model)
     assert (before.version, before.commit_metadata) == (after.version, after.commit_metadata)

@@ -1,4 +1,4 @@
-"""Parquet files of one input have the same columns: Spark takes those of one file for all."""
+"""The Parquet files of one input: they have the same columns, because Spark uses those of one file for all."""
 
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ def a_parquet(model_tables: ModelTables, path: str, **columns: list[object] | pa
 def test_parquet_files_of_a_folder_have_the_same_columns(
     model_tables: ModelTables, other: dict[str, list[object]], told: str
 ) -> None:
-    """Spark would take the columns of one of them for all."""
+    """Spark would use the columns of one of them for all."""
     a_parquet(model_tables, "in/a.parquet", id=[1], name=["x"])
     a_parquet(model_tables, "in/b.parquet", **other)
     with pytest.raises(WarehouseError) as failure:
@@ -49,8 +49,8 @@ def test_parquet_columns_that_are_missing_are_nulls_where_the_model_says_so(mode
     assert [(1, None), (2, "y")] == evaluate_rows(model_tables, model)
 
 
-def test_parquet_files_that_spark_reads_alike_are_alike(model_tables: ModelTables) -> None:
-    """In another order, written by others, in folders of partitions."""
+def test_parquet_files_that_spark_reads_alike_are_accepted(model_tables: ModelTables) -> None:
+    """They may have another order of columns, other writers, or folders of partitions."""
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     a_parquet(
         model_tables,
@@ -85,7 +85,7 @@ def test_a_declared_parquet_column_is_in_every_file(model_tables: ModelTables) -
         model_tables.write(build_file_model("in", "parquet", schema="id BIGINT, name STRING"))
 
 
-def test_a_declared_parquet_column_of_another_type_is_told_in_a_sentence(model_tables: ModelTables) -> None:
+def test_the_error_about_another_declared_parquet_type_is_one_sentence(model_tables: ModelTables) -> None:
     a_parquet(model_tables, "in/a.parquet", id=["x"])
     told = r"^models/mart/things\.sql:3: Encountered error while reading file \S+/in/a\.parquet\. Data type mism"
     with pytest.raises(WarehouseError, match=told) as failure:

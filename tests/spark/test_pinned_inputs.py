@@ -1,4 +1,4 @@
-"""A query reads its inputs as they were when its run looked, by names that can't be mistaken."""
+"""The inputs of a query: it reads the versions that its run has planned, by names that can't be mistaken."""
 
 import dataclasses
 from pathlib import Path
@@ -27,7 +27,7 @@ def reading(name: str, source: object, sql: str = "select * from {}"):
 
 
 def test_a_later_version_is_not_read(model_tables: ModelTables) -> None:
-    """What the commit says it was made from is what it was made from."""
+    """The table is computed from the versions that its commit names."""
     first = model_tables.write(RAW)
     model_tables.write(dataclasses.replace(RAW, sql=values_query("1, 'b'")))
     model = reading("raw.things", ModelInput(model="raw.things"))
@@ -37,14 +37,14 @@ def test_a_later_version_is_not_read(model_tables: ModelTables) -> None:
 
 
 def test_hidden_columns_are_not_read(model_tables: ModelTables) -> None:
-    """Else `select *` would take another table's rowids for a column."""
+    """Otherwise `select *` would return another table's rowids as a column."""
     model_tables.write(dataclasses.replace(build_model("tracked", values_query("1, 'a'")), name="raw.things"))
     model = reading("raw.things", ModelInput(model="raw.things"))
     assert ["id", "name"] == evaluate_query(model_tables.warehouse, model, {}).columns
 
 
-def test_a_column_that_came_without_rows_is_read(model_tables: ModelTables) -> None:
-    """The version is older than the column."""
+def test_a_column_that_was_added_without_rows_is_read(model_tables: ModelTables) -> None:
+    """The planned version is older than the column."""
     first = model_tables.write(RAW)
     model_tables.write(dataclasses.replace(RAW, sql=f"select *, cast(null as int) as n from ({RAW.sql})"))
     model = reading("raw.things", ModelInput(model="raw.things"))
@@ -73,7 +73,7 @@ def test_a_folder_of_tables_is_read(model_tables: ModelTables) -> None:
 
 
 def test_a_source_is_read_at_the_version_that_was_planned(model_tables: ModelTables) -> None:
-    """Somebody else writes there while we read."""
+    """Another program writes to the source while the run reads it."""
     root: Path = model_tables.warehouse.settings.root
     table = root / "lake" / "Deals 2026"
     for number in (1, 2):
@@ -92,7 +92,7 @@ def test_a_source_is_read_at_the_version_that_was_planned(model_tables: ModelTab
 
 
 def test_another_projects_hidden_columns_are_not_read(model_tables: ModelTables) -> None:
-    """But a table that only has such a name keeps it."""
+    """An ordinary table with a column of such a name keeps it."""
     model_tables.write(build_model("tracked", values_query("1, 'a'"), name="raw.things"))
     warehouse = model_tables.warehouse.settings.warehouse
     theirs = SourceInput(source="crm", table="things", location=f"{warehouse}/raw")
@@ -104,7 +104,7 @@ def test_another_projects_hidden_columns_are_not_read(model_tables: ModelTables)
     assert ["id", "theirs"] == evaluate_query(model_tables.warehouse, model, {}).columns
 
 
-def test_a_catalogs_table_is_read(model_tables: ModelTables) -> None:
+def test_a_table_of_a_catalog_is_read(model_tables: ModelTables) -> None:
     session = model_tables.warehouse.session
     session.sql("create schema if not exists Odd_Schema").collect()
     location = (model_tables.warehouse.settings.root / "catalog").as_uri()
@@ -115,21 +115,21 @@ def test_a_catalogs_table_is_read(model_tables: ModelTables) -> None:
     session.sql("drop schema Odd_Schema cascade").collect()
 
 
-def test_a_lost_table_of_a_folder_is_named(model_tables: ModelTables) -> None:
+def test_the_error_about_a_missing_table_names_a_similar_one(model_tables: ModelTables) -> None:
     (model_tables.warehouse.settings.root / "lake" / "Deals").mkdir(parents=True)
     model = reading("crm.deals", SourceInput(source="crm", table="deals", location="lake"))
     with pytest.raises(WarehouseError, match=r"crm\.deals isn't there; did you mean `Deals`\?"):
         evaluate_query(model_tables.warehouse, model, {})
 
 
-def test_an_unmade_input_is_named(model_tables: ModelTables) -> None:
+def test_an_input_without_a_table_is_named(model_tables: ModelTables) -> None:
     model = reading("raw.nothing", ModelInput(model="raw.nothing"))
     with pytest.raises(WarehouseError, match=r"models/mart/things\.sql:3: raw\.nothing has no table yet"):
         evaluate_query(model_tables.warehouse, model, {"raw.nothing": "missing"})
 
 
-def test_a_failing_query_is_one_sentence_with_its_line(model_tables: ModelTables) -> None:
-    """Spark's own answer has a hundred lines, and not the file's name."""
+def test_the_error_of_a_failing_query_is_one_sentence_with_its_line(model_tables: ModelTables) -> None:
+    """Spark's own message has a hundred lines, and not the name of the file."""
     model = build_model("table", "select\n  1 as a,\n  nothing as b\nfrom values (1) as t(id)")
     with pytest.raises(WarehouseError) as failure:
         evaluate_query(model_tables.warehouse, model, {})

@@ -1,4 +1,4 @@
-"""What is found in a query's text is what Spark's parser finds; what Spark is given means the same."""
+"""The query parser compared with Spark's: it finds the same inputs, and the text for Spark means the same."""
 
 import random
 import re
@@ -32,7 +32,7 @@ VIEWS = {name: f"reader_{number}" for number, name in enumerate(TABLES)}
 
 @pytest.fixture(scope="module")
 def spark(shared_warehouse: Warehouse) -> Iterator[SparkSession]:
-    """A session in which every table of the corpus is a view, under a name that no query says."""
+    """Yield a session in which every table of the corpus is a view, under a name that is in no query."""
     session = shared_warehouse.session
     for name, sql in TABLES.items():
         session.sql(sql).createOrReplaceTempView(VIEWS[name])
@@ -46,7 +46,7 @@ def found_in(case: CorpusQuery) -> InputReferences:
 
 
 def relations(spark: SparkSession, sql: str) -> set[str]:
-    """The names of two parts that Spark's parser takes for tables; those of one are CTEs."""
+    """Return the names of two parts that Spark's parser takes for tables; names of one part are CTEs."""
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql).toString()
     names = {name.casefold() for name in RELATION.findall(plan)}
     return {name.replace(", ", ".", 1) for name in names if ", " in name}
@@ -54,7 +54,7 @@ def relations(spark: SparkSession, sql: str) -> set[str]:
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
 def test_spark_finds_the_same_inputs(spark, case):
-    """A table that was overlooked would be read as Spark finds it: at any version, or not at all."""
+    """Spark would find an overlooked table by itself: at any version, or not at all."""
     query = parse_query(case.sql)
     expected = relations(spark, replace_names(query.sql, (), {}, query.dialect.edits))
     inputs = {str(read.name).partition(" WITH")[0].replace("`", "") for read in found_in(case).inputs}
@@ -62,18 +62,18 @@ def test_spark_finds_the_same_inputs(spark, case):
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_spark_understands_what_it_is_given(spark, case):
-    """Each name in its place has become that of a view, and every column is still found."""
+def test_spark_understands_the_text_with_replaced_names(spark, case):
+    """Each table name is replaced by that of a view, and every column is still found."""
     query = parse_query(case.sql)
     found = found_in(case)
     text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
     assert set() == relations(spark, text)
-    spark.sql(text).schema  # noqa: B018 - it is analysed, or says why not
+    spark.sql(text).schema  # noqa: B018 - this analyses the query, or raises an error
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_the_columns_that_are_followed_are_those_that_spark_gives(spark, case):
-    """Where a query's columns are all known, they have Spark's names and places."""
+def test_the_traced_columns_are_those_that_spark_returns(spark, case):
+    """If all columns of a query are known, they have Spark's names and positions."""
     query = parse_query(case.sql)
     found = found_in(case)
     inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
@@ -92,7 +92,7 @@ def test_the_columns_that_are_followed_are_those_that_spark_gives(spark, case):
 
 
 def misspelled(sql: str, chance: random.Random) -> Iterator[str]:
-    """The query once for each of its columns, which is called like another column or like nothing."""
+    """Yield the query once for each of its columns, which gets the name of another column or an unknown name."""
     columns = [column for column in parse_query(sql).tree.find_all(exp.Column) if not column.is_star]
     places = {(column.this.meta.get("start"), column.this.meta.get("end")) for column in columns}
     for start, end in sorted(place for place in places if None not in place):
@@ -101,8 +101,8 @@ def misspelled(sql: str, chance: random.Random) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_a_column_that_is_called_wrong_spark_doesnt_find_either(spark, case):
-    """A column at a time gets another's name: what is refused before Spark starts, Spark refuses too."""
+def test_spark_refuses_each_column_that_is_refused_before_it_starts(spark, case):
+    """One column at a time gets the name of another one or an unknown name."""
     for sql in misspelled(case.sql, random.Random(case.sql)):
         query = parse_query(sql)
         found = find_references(query, NAMES)
@@ -120,7 +120,7 @@ def test_a_column_that_is_called_wrong_spark_doesnt_find_either(spark, case):
 
 @pytest.fixture(scope="module")
 def catalog(spark: SparkSession) -> Iterator[SparkSession]:
-    """The same tables under the names that the queries say, as views of Spark's own catalog."""
+    """Yield the session with the same tables under the names in the queries, as views of Spark's catalog."""
     schemas = {name.partition(".")[0] for name in MODELS}
     for schema in schemas:
         spark.sql(f"create database if not exists {schema}")
@@ -132,7 +132,7 @@ def catalog(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def is_repeatable(case: CorpusQuery) -> bool:
-    """Whether it gives the same rows twice, from tables that Spark's own catalog can have."""
+    """Return whether a query gives the same rows twice, from tables that Spark's own catalog can have."""
     return parse_query(case.sql).is_deterministic and set(case.table_names) <= set(MODELS)
 
 
@@ -142,8 +142,8 @@ def answer(spark: SparkSession, sql: str) -> tuple[list[tuple[str, str]], list[s
 
 
 @pytest.mark.parametrize("case", [case for case in CORPUS if is_repeatable(case)], ids=repr)
-def test_spark_gives_the_same_for_the_users_own_text(catalog, case):
-    """With its own tables Spark needs nothing replaced; the answer is the same, to the last name and row."""
+def test_spark_returns_the_same_for_the_users_own_text(catalog, case):
+    """With its own tables Spark needs no replaced names. Both results have the same names and rows."""
     query = parse_query(case.sql)
     text = replace_names(query.sql, found_in(case).references, VIEWS, query.dialect.edits)
     own_text = replace_names(query.sql, (), {}, query.dialect.edits)
@@ -152,8 +152,8 @@ def test_spark_gives_the_same_for_the_users_own_text(catalog, case):
 
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
-def test_no_query_that_spark_takes_is_refused(seed):
-    """All of these Spark reads, as the test below shows."""
+def test_no_query_that_spark_accepts_is_refused(seed):
+    """Spark accepts all of these queries, as the test below shows."""
     query = parse_query(QueryGenerator(random.Random(seed)).write_query().text)
 
     def relation_of(table: exp.Table) -> Relation:
@@ -165,8 +165,8 @@ def test_no_query_that_spark_takes_is_refused(seed):
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
-def test_spark_gives_the_same_for_any_query(random_tables, seed):
-    """Names that are qualified or not, short or full, shadowed by CTEs, aliases and outer queries."""
+def test_spark_returns_the_same_for_any_query(random_tables, seed):
+    """Names are qualified or not, short or full, and shadowed by CTEs, aliases and outer queries."""
     query = parse_query(QueryGenerator(random.Random(seed)).write_query().text)
     found = find_references(query, InputNames(models={name: name for name in RANDOM_TABLES}, sources={}))
     assert () == found.unreadable_inputs
@@ -178,7 +178,7 @@ def test_spark_gives_the_same_for_any_query(random_tables, seed):
 
 @pytest.fixture(scope="module")
 def random_tables(spark: SparkSession) -> Iterator[SparkSession]:
-    """The tables of the random queries, as Spark's own and as views."""
+    """Yield the session with the tables of the random queries, in Spark's catalog and as views."""
     for number, (name, columns) in enumerate(RANDOM_TABLES.items(), start=1):
         rows = ", ".join(f"({id_}, {id_ * 10**number}, {id_ * 7**number})" for id_ in (1, 2, 3, 3))
         sql = f"select * from values {rows} as t({', '.join(columns)})"
@@ -190,6 +190,6 @@ def random_tables(spark: SparkSession) -> Iterator[SparkSession]:
         spark.sql(f"drop database {schema} cascade")
 
 
-def test_spark_reads_a_comment_on_behind_a_backslash(spark):
-    """Why such a comment is refused."""
+def test_spark_continues_a_comment_after_a_backslash(spark):
+    """Such a comment is refused for this reason."""
     assert ["a"] == spark.sql("select 1 as a -- note \\\n, 2 as b").columns

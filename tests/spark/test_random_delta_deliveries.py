@@ -1,6 +1,6 @@
-"""Histories of Delta tables and their real change feeds, with syncs that fail and are killed beside them.
+"""Histories of Delta tables with their real change feeds, and of syncs that fail and are killed.
 
-Each table is written once; several syncs of it, with batches of different sizes, live beside it.
+Each table is written once. Several syncs with batches of different sizes read it.
 """
 
 import collections
@@ -46,7 +46,7 @@ LAYOUT = Layout((Column("id", "string"), Column("part", "string"), Column("value
 
 @dataclasses.dataclass
 class DeltaKindTable:
-    """A table in the lake, and what the tests know of its past."""
+    """A Delta table and its past versions, as far as the tests need them."""
 
     lake: ModelTables
     kind_name: str
@@ -67,7 +67,7 @@ class DeltaKindTable:
         return self.lake.state(self.model).version
 
     def write(self, **values: Sequence[int]) -> None:
-        """Let the query give these values of the keys, and what it gave before of the others."""
+        """Write these values of the keys, and for all other keys the values that they had before."""
         before = self.version if self.content_by_version else 0
         self.query_values |= {key: list(of_key) for key, of_key in values.items()}
         rows = [(key, "p", value) for key, of_key in self.query_values.items() for value in of_key]
@@ -83,7 +83,7 @@ class DeltaKindTable:
         return next((change.version for change in self.changes if change[1:3] == (rowid, change_type)), None)
 
     def rows(self) -> list[RowChange]:
-        """As they are now."""
+        """Return the current rows."""
         return self.lake.changes(self.model, None)
 
     def content(self) -> dict[str, list[int]]:
@@ -133,8 +133,10 @@ def some_values(kind: Kind, chance: random.Random, version: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", SINKS)
-def test_histories_of_delta_tables_end_as_mirrors(model_tables: ModelTables, tmp_path: Path, kind: str) -> None:
-    """The promise, with the warehouse's own feed in place of a model of it."""
+def test_at_the_end_of_a_history_the_api_equals_the_delta_table(
+    model_tables: ModelTables, tmp_path: Path, kind: str
+) -> None:
+    """This is ondatra's promise, with the feed of the warehouse instead of a model of it."""
     table, chance = DeltaKindTable(model_tables, kind), new_random(kind)
     lives = [build_random_runs(table, SinkCase(kind, *more), tmp_path) for more in SINKS[kind]]
     for version in range(1, VERSIONS + 1):

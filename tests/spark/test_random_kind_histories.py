@@ -1,6 +1,6 @@
-"""Random histories of each kind, held against what the kind does in plain Python: rows, changes, set-asides.
+"""Histories of random rows for each kind, compared with the kind in plain Python: rows, changes and invalid rows.
 
-Many histories share a table, each in a key space of its own: Spark's price is by the statement.
+Many histories share a table, each with separate keys, because each Spark statement is expensive.
 """
 
 import math
@@ -45,14 +45,14 @@ SOURCE = "raw.things"
 
 
 def plain(value: Any) -> Any:
-    """A value as it compares: NaN is NaN, a map has no order."""
+    """Return a value as it compares: NaN equals NaN, and a map has no order."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return tuple(sorted(value.items())) if isinstance(value, dict) else value
 
 
 def rows_of(chance: random.Random, space: int) -> list[tuple[Any, ...]]:
-    """What the query gives of one key space at one step: some of few rows, so that many come again."""
+    """Return the query's rows of one key space at one step, from few possible rows so that many come again."""
     count = chance.choice((0, 1, 2, 3, 4))
     keys = [chance.choice(("a", "b", "c", "", None)) for _ in range(count)]
     return [(space, key, chance.choice(AMOUNTS), chance.choice(TAGS)) for key in keys]
@@ -72,7 +72,7 @@ def steps(kind: str) -> list[list[tuple[Any, ...]]]:
 
 
 def frame_of(model_tables: ModelTables, rows: list[tuple[Any, ...]]) -> DataFrame:
-    """The rows as the result of a query, by Arrow: Spark needs no Python of its own for it."""
+    """Return the rows as the result of a query, by Arrow, because Spark then needs no Python process."""
     spaces, keys, amounts, tags = zip(*rows, strict=True)
     maps = [None if each is None else list(each.items()) for each in tags]
     columns = [pa.array(each, field.type) for each, field in zip((spaces, keys, amounts, maps), SCHEMA, strict=True)]
@@ -80,7 +80,7 @@ def frame_of(model_tables: ModelTables, rows: list[tuple[Any, ...]]) -> DataFram
 
 
 def as_told(change_type: str, payload: str) -> ExpectedChange:
-    # what goes out as JSON has no NaN
+    # JSON has no NaN
     return (change_type, *(plain(value) for value in orjson.loads(payload)))
 
 
@@ -94,8 +94,8 @@ def content(model_tables: ModelTables, model: Model) -> Counter[Row]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in QUERY_KINDS if kind != "append"])
-def test_every_step_of_any_history_is_what_the_kind_says(model_tables: ModelTables, kind: str) -> None:
-    """Whatever the rows: nulls, NaN, both zeros, maps in any order, keys that are missing or come twice."""
+def test_every_step_of_any_history_is_what_the_kind_promises(model_tables: ModelTables, kind: str) -> None:
+    """The rows have nulls, NaN, both zeros, maps in any order, and keys that are missing or duplicated."""
     model = build_model(kind, "", key=("space", "key of it"))
     state = ExpectedTable()
     for rows in steps(kind):
@@ -115,8 +115,8 @@ def test_every_step_of_any_history_is_what_the_kind_says(model_tables: ModelTabl
 
 
 @pytest.mark.parametrize("is_row_by_row", [True, False])
-def test_every_step_of_an_append_adds_what_is_new(model_tables: ModelTables, *, is_row_by_row: bool) -> None:
-    """From the source's feed, and from both whole results: it must come to the same."""
+def test_every_step_of_an_append_adds_only_new_rows(model_tables: ModelTables, *, is_row_by_row: bool) -> None:
+    """The source's feed and a comparison of both complete results must give the same rows."""
     source = build_model("table", "", name=SOURCE)
     sql = f"select * from {SOURCE}"
     reads = ModelInput(model=SOURCE)

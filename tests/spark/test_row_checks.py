@@ -1,4 +1,4 @@
-"""What @constraint, @warning and @audit find in real rows, and that nothing is written where one refuses."""
+"""The findings of @constraint, @warning and @audit in real rows; when a check refuses, nothing is written."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResul
 
 pytestmark = pytest.mark.spark
 
-KEPT = values_query("1, 10", "2, 20", "3, 30", columns="id, amount")  # 2 stays as it is, 3 goes where kinds let it
+KEPT = values_query("1, 10", "2, 20", "3, 30", columns="id, amount")  # 2 doesn't change, 3 is removed in some kinds
 CHANGED = values_query("1, 11", "2, 20", "4, 40", columns="id, amount")
 BAD = values_query("1, -11", "2, 20", "4, null", columns="id, amount")
 
@@ -37,7 +37,7 @@ def refused(model_tables: ModelTables, kind: str, sql: str, **checks: str) -> Ch
 
 
 def log_versions(model_tables: ModelTables) -> list[int | None]:
-    """The newest commits of the table and of that of its rows that were set aside; None is no table."""
+    """Return the newest commits of the table and of its table of invalid rows; None means no table."""
     path = model_tables.path(build_model("table", ""))
     states = [read_table_state(each) for each in (path, invalid_table_path(path))]
     return [state and state.log_version for state in states]
@@ -48,8 +48,8 @@ def found(written: ModelWriteResult) -> dict[str, tuple[int, int | None]]:
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_a_constraint_that_fails_writes_nothing(model_tables: ModelTables, kind: str) -> None:
-    """Neither at the first run, where there is no table yet, nor later."""
+def test_a_failed_constraint_writes_nothing(model_tables: ModelTables, kind: str) -> None:
+    """This holds for the first run, when there is no table yet, and for later ones."""
     refused(model_tables, kind, BAD, constraint="amount >= 0")
     assert [None, None] == log_versions(model_tables)
     run(model_tables, kind, KEPT, constraint="amount >= 0")
@@ -63,8 +63,8 @@ def test_a_constraint_that_fails_writes_nothing(model_tables: ModelTables, kind:
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_an_audit_that_fails_writes_nothing(model_tables: ModelTables, kind: str) -> None:
-    """An empty table would be something that was written, too."""
+def test_a_failed_audit_writes_nothing(model_tables: ModelTables, kind: str) -> None:
+    """The run doesn't create an empty table either."""
     refused(model_tables, kind, BAD, audit="amount >= 0")
     assert [None, None] == log_versions(model_tables)
     assert not Path(model_tables.path(build_model(kind, BAD))).exists()
@@ -75,8 +75,8 @@ def test_an_audit_that_fails_writes_nothing(model_tables: ModelTables, kind: str
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_an_audit_looks_at_the_table_as_it_would_be(model_tables: ModelTables, kind: str) -> None:
-    """Row for row: what the run changes, adds and takes away, and what it leaves."""
+def test_an_audit_reads_the_table_as_the_run_would_leave_it(model_tables: ModelTables, kind: str) -> None:
+    """It reads the rows that the run adds, changes or leaves, and none that the run removes."""
     run(model_tables, kind, KEPT)
     error = refused(model_tables, kind, CHANGED, audit="amount < 0")  # every row fails it, and so is shown
     table = {finding["amount"] for finding in error.findings[0].samples}
@@ -87,8 +87,8 @@ def test_an_audit_looks_at_the_table_as_it_would_be(model_tables: ModelTables, k
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
-def test_a_new_audit_is_judged_when_nothing_changed(model_tables: ModelTables, kind: str) -> None:
-    """It is why the model ran."""
+def test_a_new_audit_is_evaluated_when_no_row_changed(model_tables: ModelTables, kind: str) -> None:
+    """The new audit is the reason why the model ran."""
     run(model_tables, kind, KEPT)
     before = log_versions(model_tables)
     written = run(model_tables, kind, KEPT, audit="amount > 0", constraint="amount > 1", warning="amount < 20")
@@ -98,8 +98,8 @@ def test_a_new_audit_is_judged_when_nothing_changed(model_tables: ModelTables, k
     assert before == log_versions(model_tables)
 
 
-def test_a_warning_writes_all_and_is_remembered(model_tables: ModelTables) -> None:
-    """The run after, which finds nothing to do, still has to warn."""
+def test_a_warning_writes_all_rows_and_is_stored(model_tables: ModelTables) -> None:
+    """The next run finds nothing to do and still has to warn."""
     model = a_checked_model("merge", BAD, warning="amount >= 0")
     written = model_tables.write(model)
     assert {model.checks[0].name: (1, 3)} == found(written)
@@ -108,8 +108,8 @@ def test_a_warning_writes_all_and_is_remembered(model_tables: ModelTables) -> No
     assert {model.checks[0].name: 1} == note.warned
 
 
-def test_a_refused_run_sets_no_row_aside(model_tables: ModelTables) -> None:
-    """Both tables say what they said; and rows that would be set aside are among those of the query."""
+def test_a_refused_run_writes_no_invalid_rows(model_tables: ModelTables) -> None:
+    """Neither table changes. A constraint also reads the invalid rows of the query."""
     rows = values_query("1, 10", "null, -5", columns="id, amount")
     assert 1 == refused(model_tables, "merge", rows, constraint="amount > 0").findings[0].failed_rows
     bad = values_query("1, -10", "null, -5", columns="id, amount")
@@ -117,21 +117,21 @@ def test_a_refused_run_sets_no_row_aside(model_tables: ModelTables) -> None:
     assert [None, None] == log_versions(model_tables)
 
 
-def test_a_null_passes(model_tables: ModelTables) -> None:
-    """As in every database."""
+def test_a_condition_that_is_null_passes(model_tables: ModelTables) -> None:
+    """Databases treat it in the same way."""
     rows = "select 1 as id, cast(null as int) as amount"
     assert {"constraint_amount_gt_0": (0, 1)} == found(run(model_tables, "table", rows, constraint="amount > 0"))
     assert {"audit_null": (0, 1)} == found(run(model_tables, "table", rows, audit="null"))
 
 
-def test_a_check_speaks_the_dialects_that_queries_do(model_tables: ModelTables) -> None:
-    """Spark has x::TYPE, but doesn't know each type by each name."""
+def test_a_check_accepts_the_dialects_that_queries_accept(model_tables: ModelTables) -> None:
+    """Spark has x::TYPE, but doesn't know every name of a type."""
     written = run(model_tables, "table", KEPT, warning="amount::TEXT <> '10'", audit="cast(id as int8) > 0")
     assert [1, 0] == [finding.failed_rows for finding in written.findings]
 
 
 def test_samples_are_few_and_short_and_of_any_type(model_tables: ModelTables) -> None:
-    """Twenty rows, their key and what the condition names."""
+    """Twenty rows are shown, with their key and the columns in the condition."""
     rows = "select id, repeat('x', 500) as name, array(id) as ids, 1 as other from range(50)"
     error = refused(model_tables, "merge", rows, constraint="size(ids) > 1 and `NAME` = ''")
     samples = error.findings[0].samples
@@ -149,10 +149,10 @@ def test_samples_are_few_and_short_and_of_any_type(model_tables: ModelTables) ->
         ("cast(name as int) > 0", "@constraint cast(name as int) > 0: The value 'a'"),
     ],
 )
-def test_a_condition_that_spark_does_not_take_is_told_with_its_line(
+def test_a_condition_that_spark_refuses_is_reported_with_its_line(
     model_tables: ModelTables, condition: str, why: str
 ) -> None:
-    """It is the header's fault, not the query's; a good check beside it isn't blamed."""
+    """The error is in the header and not in the query. A good check next to it isn't blamed."""
     rows = "select 1 as amount, 'a' as name"
     model = a_checked_model("table", rows, warning="amount > 0", constraint=condition)
     with pytest.raises(ProjectError) as caught:
@@ -161,14 +161,14 @@ def test_a_condition_that_spark_does_not_take_is_told_with_its_line(
     assert why in str(caught.value)
 
 
-def test_a_query_that_fails_is_not_blamed_on_a_check(model_tables: ModelTables) -> None:
-    """The check is just the first to ask for the value."""
+def test_a_check_is_not_blamed_for_a_query_that_fails(model_tables: ModelTables) -> None:
+    """The check is only the first to read the value."""
     with pytest.raises(Exception, match=r"^models/mart/things\.sql:3: .*The value 'a'"):
         run(model_tables, "table", "select cast(name as int) as id from values ('a') as t(name)", constraint="id > 0")
 
 
-def test_what_is_checked_is_what_is_written(model_tables: ModelTables) -> None:
-    """A query that gives other rows each time is asked once."""
+def test_the_rows_that_are_checked_are_those_that_are_written(model_tables: ModelTables) -> None:
+    """A query that returns other rows each time is run once."""
     query = "select id, rand() as chance from range(20)"
     error: Any = refused(model_tables, "merge", query, audit="chance > 1", warning="chance > 1")
     by_query, by_table = ({s["id"]: s["chance"] for s in finding.samples} for finding in error.findings)

@@ -1,4 +1,4 @@
-"""`ondatra.sync_log` in a real warehouse: kept by runs, asked by users."""
+"""The table `ondatra.sync_log` in a real warehouse: runs write it, and users query it."""
 
 import re
 from pathlib import Path
@@ -50,13 +50,13 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProj
 
 
 def logged(shop: SparkProject) -> pa.Table:
-    """What `ondatra query ondatra.sync_log` reads."""
+    """Return what `ondatra query ondatra.sync_log` reads."""
     project = shop.workspace.project
     return pa.concat_tables(read_table_rows(project.settings, find_named_table(project, "ondatra.sync_log")).pages)
 
 
 def ask(shop: SparkProject, query: str) -> list[tuple[object, ...]]:
-    """The answer of Spark, which is also DuckDB's."""
+    """Return the answer to a query, which is the same in Spark and in DuckDB."""
     path = shop.table_path("ondatra.sync_log")
     here = [tuple(row) for row in shop.session.sql(query.replace("ondatra.sync_log", f"delta.`{path}`")).collect()]
     with duckdb.connect() as there:
@@ -73,11 +73,11 @@ def _plain(value: object) -> object:
 
 
 def test_the_four_questions_are_one_query_each(shop: SparkProject) -> None:
-    """When was it updated, why rejected, which reason is the most common, what was sent over time."""
+    """They are: when was a row updated, why was it rejected, which reason is most frequent, what was sent over time."""
     shop.write_rows("customers", COLUMNS, [ADA, BEN, ("C-3", "Cyn", "none"), ("C-4", "Dan", "none")])
     assert 0 == shop.run(keeps_log=True)
     shop.write_rows("customers", COLUMNS, [ADA, ("C-2", "Ben", "lost"), (None, "Eve", "eve@x.org")])
-    assert 1 == shop.run(keeps_log=True)  # all that was attempted was rejected
+    assert 1 == shop.run(keeps_log=True)  # all attempted rows were rejected
     shop.write_rows("customers", COLUMNS, [ADA, ("C-2", "Bea", "bea@x.org")])
     assert 0 == shop.run(keeps_log=True)
 
@@ -95,8 +95,8 @@ def test_the_four_questions_are_one_query_each(shop: SparkProject) -> None:
     assert [("NULL", 1), ("rejected", 3), ("succeeded", 3)] == by_status
 
 
-def test_the_log_joins_the_fact_tables(shop: SparkProject) -> None:
-    """They say what its ids are called."""
+def test_the_sync_log_can_be_joined_with_the_fact_tables(shop: SparkProject) -> None:
+    """The fact tables have the names for the log's ids."""
     shop.write_rows("customers", COLUMNS, [ADA])
     shop.run(keeps_log=True)
     facts = f"{shop.workspace.settings.tracking}/metadata/1"
@@ -114,8 +114,8 @@ def test_the_log_joins_the_fact_tables(shop: SparkProject) -> None:
     assert [("sync.crm", sync.push_config.destination, sync.push_config.object)] == found
 
 
-def test_a_model_may_read_the_log(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nobody declares it; it is a table with versions as any other, so the model runs when there is news."""
+def test_a_model_may_read_the_sync_log(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """The log isn't declared. It has versions like any table, so the model runs when there are new records."""
     shop.write_rows("customers", COLUMNS, [ADA, ("C-3", "Cyn", "none")])
     shop.run(keeps_log=True)
     shop.write_files({"models/ops/rejects.sql": REJECTS})
@@ -125,10 +125,10 @@ def test_a_model_may_read_the_log(shop: SparkProject, capfd: pytest.CaptureFixtu
     assert not shop.workspace.plan(None).has_work
 
 
-def test_what_runs_without_spark_left_is_appended_by_maintain(
+def test_maintain_appends_the_records_of_runs_without_spark(
     shop: SparkProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And by it once."""
+    """A second maintenance appends none of them again."""
     shop.write_rows("customers", COLUMNS, [ADA, BEN])
     shop.run()
     assert not Path(shop.table_path("ondatra.sync_log")).exists()
@@ -139,8 +139,8 @@ def test_what_runs_without_spark_left_is_appended_by_maintain(
     assert 2 == logged(shop).num_rows
 
 
-def test_the_commit_of_a_process_that_was_given_up_is_not_doubled(shop: SparkProject) -> None:
-    """Two machines, or a JVM that outlives its run: Delta itself knows the number."""
+def test_a_late_commit_of_an_abandoned_process_is_not_repeated(shop: SparkProject) -> None:
+    """There may be two machines, or a JVM that outlives its run. Delta itself knows the number of the commit."""
     shop.write_rows("customers", COLUMNS, [ADA])
     shop.run(keeps_log=True)
     rows = logged(shop)

@@ -1,4 +1,4 @@
-"""What is read of a table without Spark is what Spark reads, or nothing."""
+"""The table reader that needs no Spark: it returns what Spark returns, or refuses."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ from values (1), (2), (3) as t(id)
 
 
 def both(model_tables: ModelTables, path: str) -> tuple[list[str], list[str]]:
-    """What we read and what Spark reads, as texts."""
+    """Return the rows that we read and those that Spark reads, as texts."""
     table = read_table_snapshot(path)
     assert table is not None
     ours = [
@@ -47,8 +47,8 @@ def test_every_type_is_read_as_spark_reads_it(model_tables: ModelTables, kind: s
     assert 3 == len(ours)
 
 
-def test_a_table_with_a_history_is_read_as_it_is_now(model_tables: ModelTables) -> None:
-    """Commits of which a checkpoint holds some; columns came, went, came again and grew wider."""
+def test_a_table_with_a_history_is_read_in_its_current_state(model_tables: ModelTables) -> None:
+    """A checkpoint has some of the commits. Columns were added, dropped, added again and made wider."""
     first = build_model("merge", values_query("1, 'a'", "2, 'b'"))
     model_tables.write(first)
     model_tables.warehouse.session.sql(
@@ -73,7 +73,7 @@ def test_a_table_with_a_history_is_read_as_it_is_now(model_tables: ModelTables) 
 
 
 def test_a_table_in_partitions_is_read(model_tables: ModelTables) -> None:
-    """Their values are in the names of folders only."""
+    """The partition values are only in the names of folders."""
     path = str(model_tables.warehouse.settings.root / "parts")
     session = model_tables.warehouse.session
     session.sql(
@@ -88,7 +88,7 @@ def test_a_table_in_partitions_is_read(model_tables: ModelTables) -> None:
 
 
 def test_a_row_that_a_deletion_vector_hides_is_never_shown(model_tables: ModelTables) -> None:
-    """It is in the file still."""
+    """The row is still in the file, so the reader refuses the table."""
     path = str(model_tables.warehouse.settings.root / "vectors")
     session = model_tables.warehouse.session
     session.sql(

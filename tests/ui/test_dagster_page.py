@@ -1,6 +1,6 @@
-"""Dagster's own page over a project of ours, in a real browser: what is clicked runs, and is shown.
+"""The UI of Dagster over one of our projects, in a real browser: what a user clicks runs, and is shown.
 
-It starts `dg dev`, and its runs start Spark: that both work together is what this is about.
+The test starts `dg dev`, and its runs start Spark, because it is about both of them together.
 """
 
 import re
@@ -24,7 +24,7 @@ SCHEDULES = ("ondatra_fact_tables", "ondatra_maintain")
 
 @pytest.fixture
 def root(tmp_path: Path, api: DemoApi) -> Path:
-    """A project of one sync, as `ondatra init` would have Dagster find it."""
+    """Return a project of one sync, with the files by which Dagster finds a project that `ondatra init` created."""
     root = write_shop_files(tmp_path / "a project", url=api.url)
     write_dagster_files(root)
     write_contacts(root, a1="ada@example.com", b2="bo@example.com")
@@ -54,12 +54,12 @@ def browser(tmp_path: Path) -> Iterator[BrowserContext]:
         context.set_default_timeout(PAGE_SECONDS * 1000)
         expect.set_options(timeout=PAGE_SECONDS * 1000)
         yield context
-        context.pages[0].screenshot(path=tmp_path / "last.png")  # where a failed test stood
+        context.pages[0].screenshot(path=tmp_path / "last.png")  # the page at which a test failed
         context.close()
 
 
 class DagsterPage:
-    """Dagster's page, as far as a user of ours goes; each step leaves a picture in `pictures`."""
+    """The pages of Dagster that our users open; each step saves a screenshot in `pictures`."""
 
     def __init__(self, page: Page, url: str, pictures: Path) -> None:
         self._page = page
@@ -84,7 +84,7 @@ class DagsterPage:
         self._take(picture)
 
     def expect_success(self, launched_by: str) -> None:
-        """A run of that origin comes into the list, and ends well: both pages renew themselves."""
+        """Expect that a run of that origin appears in the list and succeeds; both pages refresh themselves."""
         self._open("/runs")
         run = self._page.locator("[data-index]").filter(has_text=launched_by).first
         run.get_by_role("link", name="run ").click(timeout=RUN_SECONDS * 1000)
@@ -98,7 +98,7 @@ class DagsterPage:
         self._take(f"asset-{asset}")
 
     def expect_check(self, asset: str, check: str, *texts: str) -> None:
-        """What a check says, where a user looks for it."""
+        """Expect the texts of a check where a user looks for them."""
         self._open(f"/assets/{asset}?view=overview")
         self._page.get_by_role("tab", name="Checks").click()
         self._page.get_by_text(check, exact=True).first.click()
@@ -120,10 +120,10 @@ class DagsterPage:
         self._page.screenshot(path=self._pictures / f"{name.replace('/', '.')}.png")
 
 
-def test_what_is_materialized_is_pushed_and_a_reject_is_shown(
+def test_a_materialized_model_is_pushed_and_a_reject_is_shown(
     api: DemoApi, root: Path, dagster: DagsterDevServer, browser: BrowserContext, tmp_path: Path
 ) -> None:
-    """Click, look, change, look: a sensor that is off, or a check without samples, shows only here."""
+    """Only this test shows a sensor that is off, or a check without samples."""
     page = DagsterPage(browser.pages[0], dagster.url, tmp_path / "pictures")
     page.materialize_all()
     page.expect_success("Manually launched")

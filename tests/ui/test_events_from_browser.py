@@ -1,4 +1,4 @@
-"""A web page's script that sends events, in a real browser: what CORS lets through only a browser can say."""
+"""The events that a web page's script sends, in a real browser: only a browser shows what CORS allows."""
 
 import functools
 import http.server
@@ -32,12 +32,12 @@ async ([url, event]) => {
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Write no log, because the test doesn't read it."""
 
 
 @pytest.fixture
 def site_origin(tmp_path: Path) -> Iterator[str]:
-    """A page of somebody's web site; its origin."""
+    """Serve a page of another web site, and yield its origin."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "index.html").write_text("<!doctype html><title>A shop</title>")
@@ -52,7 +52,7 @@ def site_origin(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(site_origin: str) -> Iterator[Page]:
-    """A browser that shows it."""
+    """Yield a browser page that shows the site."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         page = browser.new_page()
@@ -70,8 +70,8 @@ def taken(project: EventProject) -> int:
     return len(read_page_after(event_store_path(project.settings), "events.views", 0, most=9))
 
 
-def test_a_page_whose_origin_is_known_sends_and_reads_the_answer(tmp_path: Path, site_origin: str, page: Page) -> None:
-    """The browser asks first, for it is JSON; and an error has to reach the script, too."""
+def test_a_page_with_an_allowed_origin_sends_and_reads_the_answer(tmp_path: Path, site_origin: str, page: Page) -> None:
+    """The browser asks first, because the body is JSON. An error must reach the script, too."""
     project = EventProject.create(tmp_path, settings=f'events.origins = ["{site_origin}"]')
     with project.running_collector() as serving:
         assert 202 == sends(page, serving.port, {"page": "/shoes"})[0]
@@ -80,8 +80,8 @@ def test_a_page_whose_origin_is_known_sends_and_reads_the_answer(tmp_path: Path,
     assert 1 == taken(project)
 
 
-def test_a_page_of_somebody_else_is_stopped_by_the_browser(tmp_path: Path, page: Page) -> None:
-    """Its event never arrives: a browser sends it only after it was let."""
+def test_a_page_with_another_origin_is_stopped_by_the_browser(tmp_path: Path, page: Page) -> None:
+    """Its event never arrives, because the browser sends it only after a permission."""
     project = EventProject.create(tmp_path, settings='events.origins = ["https://shop.example.com"]')
     with project.running_collector() as serving:
         assert ["TypeError", None] == sends(page, serving.port, {"page": "/shoes"})

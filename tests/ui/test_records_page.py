@@ -49,7 +49,7 @@ def server(shop: ShopProject) -> Iterator[PageServer]:
 
 
 class PageBrowser:
-    """A browser that looks at the page; what its console complains of is kept."""
+    """A browser that opens the page, and the messages of its console."""
 
     def __init__(self, context: BrowserContext, server: PageServer) -> None:
         context.set_default_timeout(PAGE_SECONDS * 1000)
@@ -63,14 +63,14 @@ class PageBrowser:
         self._server = server
 
     def open_ui(self) -> None:
-        """Open what `ondatra ui` printed."""
+        """Open the address that `ondatra ui` printed."""
         self.page.goto(self._server.url)
 
     def open_path(self, path: str) -> None:
         self.page.goto(self.origin + path)
 
     def expect_keys(self, *keys: str) -> None:
-        """The identifiers in the table, once the page that was asked for is there."""
+        """Expect these identifiers in the table, once the requested page is there."""
         expect(self.page.locator("tbody th")).to_have_text(list(keys))
 
     def expect_records(self, count: int) -> None:
@@ -89,8 +89,8 @@ def page_browser(chromium: Browser, server: PageServer) -> Iterator[PageBrowser]
     assert [] == looking.console_messages
 
 
-def test_the_printed_address_lets_a_browser_in_for_good(page_browser: PageBrowser, chromium: Browser) -> None:
-    """With the cookie that it got, a link of Dagster's leads to the page; without it nowhere."""
+def test_the_printed_address_gives_a_browser_lasting_access(page_browser: PageBrowser, chromium: Browser) -> None:
+    """With the cookie that the browser gets, a link from Dagster opens the page; without it none does."""
     page_browser.open_ui()
     assert f"{page_browser.origin}/" == page_browser.page.url
     expect(page_browser.page.get_by_role("heading", name="Syncs")).to_be_visible()
@@ -107,20 +107,20 @@ def test_the_printed_address_lets_a_browser_in_for_good(page_browser: PageBrowse
     stranger.context.close()
 
 
-def test_a_link_from_another_site_leads_in_after_one_click_more(page_browser: PageBrowser) -> None:
-    """Dagster's page at localhost is another site than 127.0.0.1: a strict cookie is kept back at first."""
+def test_a_link_from_another_site_opens_the_page_after_one_more_click(page_browser: PageBrowser) -> None:
+    """For a browser, Dagster at localhost is another site than 127.0.0.1. It first withholds a strict cookie."""
     page_browser.open_ui()
     page_browser.open_path(SYNC)
     other = page_browser.origin.replace("127.0.0.1", "localhost")
-    page_browser.page.goto(other)  # another site as the browser sees it; nobody is let in there
+    page_browser.page.goto(other)  # another site for the browser, without access
     page_browser.page.evaluate("address => { location.href = address }", page_browser.origin + SYNC)
     page_browser.page.get_by_role("link", name="Open this page again").click()
     expect(page_browser.page.get_by_role("heading", name="sync.crm")).to_be_visible()
     page_browser.console_messages = [each for each in page_browser.console_messages if "403" not in each]
 
 
-def test_one_finds_why_a_row_was_refused(page_browser: PageBrowser) -> None:
-    """From the list of syncs to the payload, by what is clicked and typed."""
+def test_a_user_finds_why_a_row_was_refused(page_browser: PageBrowser) -> None:
+    """The test clicks and types its way from the list of syncs to the payload."""
     page_browser.open_ui()
     page = page_browser.page
     page.get_by_role("link", name="sync.crm").first.click()
@@ -137,7 +137,7 @@ def test_one_finds_why_a_row_was_refused(page_browser: PageBrowser) -> None:
 
     page.get_by_role("link", name="All", exact=True).click()
     page_browser.expect_records(6)
-    page.wait_for_load_state()  # the key is the script's
+    page.wait_for_load_state()  # the script handles the key
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.type("a")
@@ -146,7 +146,7 @@ def test_one_finds_why_a_row_was_refused(page_browser: PageBrowser) -> None:
     page_browser.expect_keys("a1")
 
 
-def test_what_is_found_is_downloaded(page_browser: PageBrowser, tmp_path: Path) -> None:
+def test_the_records_that_are_found_can_be_downloaded(page_browser: PageBrowser, tmp_path: Path) -> None:
     page_browser.open_ui()
     page_browser.open_path(f"{SYNC}/records?status=rejected")
     with page_browser.page.expect_download() as coming:
@@ -157,8 +157,8 @@ def test_what_is_found_is_downloaded(page_browser: PageBrowser, tmp_path: Path) 
         assert ["b2"] == [row["identifier"] for row in csv.DictReader(file)]
 
 
-def test_rejects_are_grouped_by_what_was_said(page_browser: PageBrowser) -> None:
-    """And each reason leads to its records."""
+def test_rejects_are_grouped_by_reason(page_browser: PageBrowser) -> None:
+    """Each reason leads to its records."""
     page_browser.open_ui()
     page_browser.open_path(SYNC)
     page_browser.page.get_by_role("link", name="Reasons").click()
@@ -178,8 +178,8 @@ def test_dead_letters_show_what_a_replay_would_send(page_browser: PageBrowser) -
     expect(page_browser.page.locator("details pre")).to_contain_text('"email"')
 
 
-def test_without_scripts_the_page_is_whole(chromium: Browser, server: PageServer) -> None:
-    """Filters are links, a search is a form, a payload opens by itself."""
+def test_the_page_is_complete_without_scripts(chromium: Browser, server: PageServer) -> None:
+    """Filters are links, a search is a form, and a payload opens without a script."""
     context = chromium.new_context(viewport=WIDE, java_script_enabled=False)
     looking = PageBrowser(context, server)
     looking.open_ui()
@@ -192,7 +192,7 @@ def test_without_scripts_the_page_is_whole(chromium: Browser, server: PageServer
     context.close()
 
 
-def test_a_keyboard_gets_past_the_top_and_sees_where_it_is(page_browser: PageBrowser) -> None:
+def test_a_keyboard_user_skips_the_header_and_sees_the_focus(page_browser: PageBrowser) -> None:
     page_browser.open_ui()
     page_browser.page.keyboard.press("Tab")
     skip = page_browser.page.get_by_role("link", name="Skip to the content")
@@ -214,7 +214,7 @@ PAGES = ["", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/queue"]
 def test_pages_fit_their_window_in_light_and_dark(
     chromium: Browser, server: PageServer, shop: ShopProject, tmp_path: Path, scheme: str, window: dict[str, int]
 ) -> None:
-    """Each leaves a picture in `pictures`, to be looked at."""
+    """Each page saves a screenshot in `pictures`, for a developer to look at."""
     context = chromium.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
     looking = PageBrowser(context, server)
     looking.open_ui()
@@ -231,8 +231,8 @@ def test_pages_fit_their_window_in_light_and_dark(
     context.close()
 
 
-def test_a_reason_is_readable_beside_long_identifiers(page_browser: PageBrowser, shop: ShopProject) -> None:
-    """A composite key is long, and what one looks for on this page is why the row was refused."""
+def test_a_reason_is_readable_next_to_long_identifiers(page_browser: PageBrowser, shop: ShopProject) -> None:
+    """A composite key is long, and users open this page to see why the row was refused."""
     refused = build_record("K" * 700, status="rejected", status_message="the order desk says no " * 5)
     shop.workspace.tracking.publish_records("sync.crm", "20261118T120000Z-abcdef", RecordFileType.UPDATED, 0, [refused])
     page_browser.open_ui()
@@ -251,10 +251,10 @@ SIDES = """cell => {
 }"""
 
 
-def test_in_a_narrow_window_a_reason_stands_beside_its_name(
+def test_in_a_narrow_window_a_reason_is_next_to_its_name(
     page_browser: PageBrowser, shop: ShopProject, api: DemoApi
 ) -> None:
-    """All of it: how often the row was tried, and what was said."""
+    """All of it is there: the number of attempts and the message."""
     write_contacts(shop.root, z9="zoe@example.com")
     api.fail(path="/crm/*", status=400, times=1, message="not now")
     run_shop(shop)
@@ -267,7 +267,7 @@ def test_in_a_narrow_window_a_reason_stands_beside_its_name(
 
 
 class CallLimiter:
-    """An API that takes so many calls, and then none until it is opened."""
+    """A limiter that lets a number of API calls through, and then none until it is released."""
 
     def __init__(self, calls: int) -> None:
         self._left = calls
@@ -286,7 +286,7 @@ class CallLimiter:
 
 @pytest.fixture
 def limited_api() -> Iterator[tuple[str, CallLimiter]]:
-    """Its address, and the gate."""
+    """Yield the address of the API and its limiter."""
     gate = CallLimiter(calls=150)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -314,10 +314,10 @@ def limited_api() -> Iterator[tuple[str, CallLimiter]]:
     thread.join()
 
 
-def test_a_run_is_watched_while_it_goes_on(
+def test_a_user_can_watch_a_run_in_progress(
     chromium: Browser, tmp_path: Path, limited_api: tuple[str, CallLimiter]
 ) -> None:
-    """How far it is, its records so far, and its end, without anybody reloading the page."""
+    """The page shows its progress, its records so far and its end, without a reload by the user."""
     url, api = limited_api
     shop = ShopProject.create(tmp_path / "running", url=url)
     write_contacts(shop.root, **{f"k{number:03}": f"{number}@example.com" for number in range(250)})

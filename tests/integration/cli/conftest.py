@@ -1,4 +1,4 @@
-"""A shop that the user stands in, beside a demo API on loopback."""
+"""The fixtures for commands: a shop as the current folder, and a demo API on loopback."""
 
 from support.projects.cli_fixtures import ondatra, shop
 

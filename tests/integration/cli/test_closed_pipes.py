@@ -1,4 +1,4 @@
-"""`ondatra … | head`: whoever stops reading fails nothing, and the exit code is as without the pipe."""
+"""The commands in a pipe such as `ondatra … | head`: a reader that stops causes no failure and no other exit code."""
 
 import os
 import shlex
@@ -23,14 +23,14 @@ COMMANDS = (
 
 
 def closed() -> int:
-    """The end of a pipe whose reader has gone."""
+    """Return the write end of a pipe whose reader has closed it."""
     read, write = os.pipe()
     os.close(read)
     return write
 
 
 def run_verb(shop: ShopProject, *words: str) -> int:
-    """The exit code of a command that writes where nobody reads."""
+    """Return the exit code of a command whose output has no reader."""
     outputs = [closed(), closed()]
     command = [sys.executable, "-m", "ondatra_dagster.cli.exit_codes_signals_and_pipes", *words]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -44,8 +44,8 @@ def has_errors(shop: ShopProject) -> bool:
     return (shop.root / ".ondatra" / "logs" / "errors.log").exists()
 
 
-def test_a_command_that_nobody_reads_ends_as_any(shop: ShopProject, ondatra: CommandLine) -> None:
-    """No trace is left either."""
+def test_a_command_without_a_reader_has_its_usual_exit_code(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It doesn't write a traceback either."""
     run_shop(shop)
     codes = {words: ondatra(*words).exit_code for words in COMMANDS}
     assert codes == {words: run_verb(shop, *words) for words in COMMANDS}
@@ -53,8 +53,8 @@ def test_a_command_that_nobody_reads_ends_as_any(shop: ShopProject, ondatra: Com
 
 
 @pytest.mark.parametrize("words", [("run",), ("run", "--json"), ("run", "--dry-run")], ids=" ".join)
-def test_a_run_that_nobody_reads_goes_well(shop: ShopProject, ondatra: CommandLine, words: tuple[str, ...]) -> None:
-    """What is said comes through Dagster's steps, which must not fail for it."""
+def test_a_run_without_a_reader_succeeds(shop: ShopProject, ondatra: CommandLine, words: tuple[str, ...]) -> None:
+    """The output comes from Dagster's steps, which must not fail because of it."""
     assert 0 == ondatra("pause", "sync.crm").exit_code
     run_shop(shop)
     assert 0 == ondatra("resume", "sync.crm").exit_code
@@ -63,8 +63,8 @@ def test_a_run_that_nobody_reads_goes_well(shop: ShopProject, ondatra: CommandLi
     assert ("--dry-run" in words) == (shop.workspace.try_read_queue("sync.crm").status.depth > 0)  # type: ignore[union-attr]
 
 
-def test_a_run_without_streams_goes_well(shop: ShopProject, ondatra: CommandLine) -> None:
-    """As a service may be started; files that are opened must not take their places."""
+def test_a_run_without_standard_streams_succeeds(shop: ShopProject, ondatra: CommandLine) -> None:
+    """A service may be started like this. Files that the run opens must not get the streams' numbers."""
     assert 0 == ondatra("pause", "sync.crm").exit_code
     run_shop(shop)
     assert 0 == ondatra("resume", "sync.crm").exit_code

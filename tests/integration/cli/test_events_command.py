@@ -1,4 +1,4 @@
-"""`ondatra events` as its users meet it: a process with a port, a message, and an end."""
+"""The command `ondatra events` as the user sees it: a process with a port, a message, and an end."""
 
 import signal
 import subprocess
@@ -15,8 +15,8 @@ from support.projects.event_project import EVENTS_PATH, VIEWS_MODEL, CollectorCl
 from ondatra_dagster.collector.event_store import event_store_path, read_page_after
 
 
-def test_it_takes_events_until_it_is_told_to_end(tmp_path: Path) -> None:
-    """And ends well: what was acknowledged is in the file, which is whole without its log."""
+def test_the_collector_takes_events_until_it_is_stopped(tmp_path: Path) -> None:
+    """It ends without an error. The acknowledged event is in the file, which is complete without its log."""
     project = EventProject.create(tmp_path / "my shop")
     collector = CollectorProcess(project.root)
     collector.start()
@@ -29,8 +29,8 @@ def test_it_takes_events_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert {"page": "/a"} == orjson.loads(intake.body)
 
 
-def test_its_metrics_tell_of_the_whole_project(tmp_path: Path) -> None:
-    """One address for Prometheus; a push function that is broken keeps no event out."""
+def test_the_collectors_metrics_cover_the_whole_project(tmp_path: Path) -> None:
+    """Prometheus needs one address. A broken push function doesn't stop the collector."""
     project = EventProject.create(
         tmp_path, models={"events/views": VIEWS_MODEL, "sync/crm": "-- @sink: crm\nSELECT 1 AS id\n"}
     )
@@ -50,12 +50,12 @@ def test_its_metrics_tell_of_the_whole_project(tmp_path: Path) -> None:
 
 
 def families(text: str) -> set[str]:
-    """The metrics' names, as Prometheus reads them."""
+    """Return the names of the metrics, as Prometheus parses them."""
     return {family.name for family in text_string_to_metric_families(text)}
 
 
-def test_it_ends_in_the_middle_of_a_request_with_an_answer(tmp_path: Path) -> None:
-    """A deployment costs no sender an error: what is under way is taken first."""
+def test_a_request_in_progress_is_answered_before_the_collector_ends(tmp_path: Path) -> None:
+    """A deployment causes no error for the sender: the request in progress is completed first."""
     project = EventProject.create(tmp_path)
     collector = CollectorProcess(project.root)
     collector.start()
@@ -84,10 +84,10 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as raw:
 """
 
 
-def test_a_second_collector_says_who_holds_the_file(
+def test_a_second_collector_reports_which_process_has_the_file(
     tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Instead of giving the same numbers to other events."""
+    """Otherwise it would give the same numbers to other events."""
     project = EventProject.create(tmp_path)
     monkeypatch.chdir(project.root)
     with project.running_collector() as serving:
@@ -104,7 +104,7 @@ def test_a_second_collector_says_who_holds_the_file(
         (["--host", "192.0.2.1"], 1, "no token is set"),
     ],
 )
-def test_what_can_not_be_served_is_a_sentence(
+def test_an_address_that_cannot_be_served_is_an_error_message(
     tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
 ) -> None:
     monkeypatch.chdir(EventProject.create(tmp_path).root)
@@ -114,7 +114,7 @@ def test_what_can_not_be_served_is_a_sentence(
     assert "Traceback" not in said.stderr
 
 
-def test_a_port_that_is_taken_is_a_sentence(
+def test_a_port_in_use_is_an_error_message(
     tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, other = EventProject.create(tmp_path / "one"), EventProject.create(tmp_path / "two")
@@ -124,7 +124,7 @@ def test_a_port_that_is_taken_is_a_sentence(
         assert (1, True) == (said.exit_code, "choose another --port or --host" in said.stderr)
 
 
-def test_a_project_without_events_says_how_to_begin(
+def test_in_a_project_without_events_the_message_says_how_to_begin(
     tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(EventProject.create(tmp_path, models={"mart/one": "SELECT 1 AS id"}).root)
@@ -132,8 +132,8 @@ def test_a_project_without_events_says_how_to_begin(
     assert "the project has no model of kind events; write one, such as models/events/page_views.sql" in said.stderr
 
 
-def test_status_tells_what_waits(tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while the collector runs, and of a model that is no more."""
+def test_status_shows_waiting_events(tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This works while the collector runs, and for a model that was removed."""
     project = EventProject.create(tmp_path)
     monkeypatch.chdir(project.root)
     with project.running_collector() as serving:

@@ -1,4 +1,4 @@
-"""`ondatra --help` is read first: each command's sentence is there in full."""
+"""The help texts of `ondatra --help`, which users read first: each command's sentence is there in full."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module", params=[60, 80, 120])
 def help_lines(request: pytest.FixtureRequest) -> list[str]:
-    """The lines of the list of commands on a terminal of that width."""
+    """Return the lines of the list of commands on a terminal of the given width."""
     done = subprocess.run(
         [sys.executable, "-m", "ondatra_dagster.cli.main", "--help"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(request.param)},
@@ -29,7 +29,7 @@ def help_lines(request: pytest.FixtureRequest) -> list[str]:
 
 
 def sentences(lines: list[str]) -> dict[str, str]:
-    """What is said of each command: a line that goes on is indented further."""
+    """Return each command's sentence; a continued line is indented further."""
     found: dict[str, str] = {}
     for line in lines:
         if line[2] != " ":

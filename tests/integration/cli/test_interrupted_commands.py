@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM: no new call, one sentence, and a history that says what the run did until then.
+"""Interruptions by Ctrl-C and SIGTERM: no new call, one message, and a history of what the run did until then.
 
-These are processes with rows that wait, so they need no JVM; tests/faults has those with one.
+These processes only send rows that wait, so they need no JVM; tests/faults has those with one.
 """
 
 import os
@@ -20,7 +20,7 @@ from ondatra_dagster.sync.run_history_store import PastRun
 
 ROWS = 12
 ANSWERED = 5
-# the signal comes while a call is under way; its answer may be read before the signal is noticed
+# the signal comes during a call, whose answer may be read before the signal is noticed
 MAY_BE_BEGUN = (ANSWERED + 1, ANSWERED + 2)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -35,7 +35,7 @@ def blocking_api() -> Iterator[BlockingApi]:
 def shop_with_waiting_rows(
     blocking_api: BlockingApi, tmp_path: Path, dagster_home: Path, monkeypatch: pytest.MonkeyPatch, ondatra: CommandLine
 ) -> ShopProject:
-    """A shop with rows in its queue, each a batch of its own."""
+    """Return a shop with rows in its queue, each in a separate batch."""
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     push = SHOP_PUSH.format(url=blocking_api.url).replace('"retry": 0', '"retry": 0, "push": {"batch_size": 1}')
     shop = ShopProject.create(tmp_path / "shop", url=blocking_api.url, files={"lib/crm_push.star": push})
@@ -59,14 +59,14 @@ def counts(run: PastRun) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("number", CODES)
-def test_a_run_that_sends_ends_with_its_counts(
+def test_an_interrupted_run_ends_with_its_counts(
     shop_with_waiting_rows: ShopProject, blocking_api: BlockingApi, number: signal.Signals, ondatra: CommandLine
 ) -> None:
-    """The call on its way comes back and counts; the next run sends the others, and none twice."""
+    """The call in progress is answered and counts. The next run sends the other rows, and none twice."""
     command = InterruptibleCommand("run", cwd=shop_with_waiting_rows.root)
     blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt(number)
-    command.interrupt(number)  # whoever is impatient changes nothing
+    command.interrupt(number)  # a second signal changes nothing
     blocking_api.answer_one()
     code, said = command.wait()
     blocking_api.answer_all()
@@ -82,10 +82,10 @@ def test_a_run_that_sends_ends_with_its_counts(
     assert ROWS == len({call.idempotency_key for call in blocking_api.calls})
 
 
-def test_an_api_that_does_not_answer_is_not_waited_for(
+def test_an_interrupted_run_does_not_wait_for_an_api_without_an_answer(
     shop_with_waiting_rows: ShopProject, blocking_api: BlockingApi
 ) -> None:
-    """Nobody knows what became of that call, so it is made again under the same key."""
+    """The result of that call is unknown, so it is made again with the same key."""
     command = InterruptibleCommand("replay", "sync.crm", cwd=shop_with_waiting_rows.root)
     blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt()
@@ -102,10 +102,10 @@ def test_an_api_that_does_not_answer_is_not_waited_for(
     assert ROWS == len({call.idempotency_key for call in blocking_api.calls})
 
 
-def test_a_dagster_run_that_is_told_to_end_is_no_crash(
+def test_a_dagster_run_that_is_ended_by_sigterm_is_not_a_crash(
     shop_with_waiting_rows: ShopProject, blocking_api: BlockingApi
 ) -> None:
-    """As Kubernetes or systemd end a run worker: Dagster has its own handlers there."""
+    """Kubernetes and systemd end a run worker in this way. Dagster has its own signal handlers there."""
     (shop_with_waiting_rows.root / "defs.py").write_text(
         "import pathlib\nfrom ondatra_dagster import build_definitions\n"
         "defs = build_definitions(pathlib.Path(__file__).parent)\n"
@@ -124,8 +124,8 @@ def test_a_dagster_run_that_is_told_to_end_is_no_crash(
     assert not (shop_with_waiting_rows.root / ".ondatra" / "logs" / "errors.log").exists()
 
 
-def test_a_command_that_reads_its_project_ends_with_a_sentence(shop: ShopProject) -> None:
-    """A file of it may be slow to come, as on a network's disk."""
+def test_a_command_interrupted_while_it_reads_the_project_prints_a_message(shop: ShopProject) -> None:
+    """A file of the project may take long to read, for example from a network disk."""
     settings = shop.root / "pyproject.toml"
     settings.unlink()
     os.mkfifo(settings)
@@ -145,8 +145,8 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def test_a_command_that_is_being_loaded_ends_with_a_sentence(tmp_path: Path) -> None:
-    """Half of a second passes before a command has all its modules."""
+def test_a_command_interrupted_while_it_is_being_loaded_prints_a_message(tmp_path: Path) -> None:
+    """A command needs half a second to load all its modules."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     (tmp_path / "sitecustomize.py").write_text(BLOCKED.format(fifo=str(fifo)))

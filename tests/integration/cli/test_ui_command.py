@@ -1,4 +1,4 @@
-"""`ondatra ui` as its user has it: an address to open, and Ctrl-C."""
+"""The command `ondatra ui` as the user sees it: an address to open, and Ctrl-C."""
 
 import http.client
 import os
@@ -20,13 +20,13 @@ Served = tuple[subprocess.Popen[str], str]
 
 @pytest.fixture
 def ui_process(shop: ShopProject) -> Iterator[Served]:
-    """The command, and the address that it printed."""
+    """Yield the process of the command and the address that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ondatra_dagster.cli.main", "ui", "--port", "0"],
         cwd=shop.root,
         stderr=subprocess.PIPE,
         text=True,
-        # where Ctrl-C is ignored, as in a background shell, it would be here too
+        # a background shell ignores Ctrl-C, and the process would inherit that
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
@@ -46,8 +46,8 @@ def get(address: str) -> tuple[int, str]:
     return answer.status, text
 
 
-def test_the_address_that_is_printed_opens_the_page(ui_process: Served, shop: ShopProject) -> None:
-    """And one without its token doesn't. The token stays in a file of the owner's."""
+def test_the_printed_address_opens_the_page(ui_process: Served, shop: ShopProject) -> None:
+    """An address with another token is refused. The token stays in a file that belongs to the user."""
     process, said = ui_process
     found = re.fullmatch(r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", said)
     assert found, said
@@ -57,7 +57,7 @@ def test_the_address_that_is_printed_opens_the_page(ui_process: Served, shop: Sh
     assert process.poll() is None
 
 
-def test_ctrl_c_ends_it_well(ui_process: Served) -> None:
+def test_ctrl_c_ends_the_command_without_an_error(ui_process: Served) -> None:
     process, _ = ui_process
     process.send_signal(signal.SIGINT)
     assert 0 == process.wait(PATIENCE_SECONDS)
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_it_well(ui_process: Served) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_port_that_is_taken_is_a_sentence(ondatra: CommandLine) -> None:
+def test_a_port_in_use_is_an_error_message(ondatra: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = ondatra("ui", "--port", str(port))
@@ -74,7 +74,7 @@ def test_a_port_that_is_taken_is_a_sentence(ondatra: CommandLine) -> None:
     assert f"port {port} is in use, perhaps by another `ondatra ui`; take another one" in said.stderr
 
 
-def test_outside_of_a_project_it_says_so(ondatra: CommandLine, tmp_path, monkeypatch) -> None:
+def test_outside_a_project_the_command_prints_an_error(ondatra: CommandLine, tmp_path, monkeypatch) -> None:
     (tmp_path / "nothing").mkdir()
     monkeypatch.chdir(tmp_path / "nothing")
     said = ondatra("ui")

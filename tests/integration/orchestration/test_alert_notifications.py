@@ -1,4 +1,4 @@
-"""Alerts through a real webhook on loopback: once when something begins to fail, once when it is over."""
+"""Alerts to a real webhook on loopback: one message when something begins to fail, and one when it is over."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 def shop(
     shop: ShopProject, receiver: WebhookReceiver, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ShopProject:
-    """The shop, with a webhook whose address holds a secret."""
+    """Return the shop with a webhook whose URL contains a secret."""
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     settings(shop, receiver.url)
     return shop
@@ -46,7 +46,7 @@ def settings(shop: ShopProject, url: str, **more: str) -> None:
 
 
 def go(shop: ShopProject) -> int:
-    """`ondatra run`."""
+    """Return the exit code of `ondatra run`."""
     workspace = shop.workspace
     return execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
 
@@ -62,7 +62,7 @@ def book(shop: ShopProject) -> AlertStore:
 def test_a_failing_sync_fires_once_and_recovers_once(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
 ) -> None:
-    """However often it fails in between, and in whatever process."""
+    """The number of failures in between doesn't matter, nor does the process that sees them."""
     assert 0 == go(shop)
     assert [] == receiver.received_bodies
     for number in range(3):
@@ -82,16 +82,16 @@ def test_a_failing_sync_fires_once_and_recovers_once(
     assert [body["id"] for body in receiver.received_bodies] == [each["idempotency-key"] for each in receiver.headers]
 
 
-def test_a_turn_with_nothing_due_ends_no_failure(
+def test_a_run_with_nothing_due_does_not_end_a_failure(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver, materialize: Callable[..., dg.ExecuteInProcessResult]
 ) -> None:
-    """A schedule comes more often than rows are tried again: each turn between would tell of a recovery."""
+    """A schedule runs more often than rows are retried, so each run in between would report a recovery."""
     go(shop)
     for number in range(2):
         api.fail(status=503, times=100, path="/crm/*")
         change(shop, f"ada{number}")
         assert 1 == go(shop)
-        assert materialize(shop).success  # the row waits for its minute
+        assert materialize(shop).success  # the row is not due yet
     assert [("sync.crm", "failed", "fired")] == receiver.alerts()
     api.recover()
     change(shop, "ann")
@@ -99,10 +99,10 @@ def test_a_turn_with_nothing_due_ends_no_failure(
     assert [("sync.crm", "failed", "recovered")] == receiver.alerts()[1:]
 
 
-def test_an_interrupted_run_fires_nothing_and_ends_no_failure(
+def test_an_interrupted_run_neither_fires_nor_ends_an_alert(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver, materialize: Callable[..., dg.ExecuteInProcessResult]
 ) -> None:
-    """Whoever ended it knows; whether the sync is well again is for a run that comes to its end to say."""
+    """The user who ended the run knows about it. Only a completed run shows whether the sync works again."""
     go(shop)
     api.fail(status=503, times=100, path="/crm/*")
     change(shop, "ada1")
@@ -110,15 +110,15 @@ def test_an_interrupted_run_fires_nothing_and_ends_no_failure(
     history = shop.workspace.history
     failed = history.list_runs("sync.crm", limit=1)[0]
     history.finish_run(dataclasses.replace(failed, run_id=f"{failed.run_id}z", result=RunResult.INTERRUPTED))
-    assert materialize(shop).success  # the row waits for its minute
+    assert materialize(shop).success  # the row is not due yet
     AlertService(shop.workspace).check_and_send()
     assert [("sync.crm", "failed", "fired")] == receiver.alerts()
 
 
-def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(
+def test_a_webhook_that_was_down_gets_its_alerts_at_the_next_check(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver, captured_output: Callable[[], str]
 ) -> None:
-    """In order, and with ids by which it can tell what came twice."""
+    """The alerts arrive in order, with ids by which the receiver recognizes duplicates."""
     go(shop)
     receiver.status = 500
     api.fail(status=503, times=100, path="/crm/*")
@@ -140,10 +140,8 @@ def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(
     assert {f"/hooks/{WEBHOOK_SECRET}"} == set(receiver.paths)
 
 
-def test_a_run_that_was_killed_fires_at_the_next_look(
-    shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
-) -> None:
-    """Nobody was left to say so; it is over when a run has ended well."""
+def test_a_killed_run_fires_at_the_next_check(shop: ShopProject, api: DemoApi, receiver: WebhookReceiver) -> None:
+    """The killed process couldn't send the alert. The alert recovers when a run has succeeded."""
     run_killed_push(shop.root, api.url)
     settings(shop, receiver.url)
     sent = [AlertService(shop.workspace).check_and_send().counts["sent"] for _ in range(2)]
@@ -155,8 +153,10 @@ def test_a_run_that_was_killed_fires_at_the_next_look(
     assert [("sync.crm", "failed", "recovered")] == receiver.alerts()[1:]
 
 
-def test_a_run_that_goes_on_is_no_crash(shop: ShopProject, api: DemoApi, receiver: WebhookReceiver) -> None:
-    """The sensor looks while runs go on."""
+def test_a_run_in_progress_is_not_reported_as_a_crash(
+    shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
+) -> None:
+    """The sensor also checks while runs are in progress."""
     run_killed_push(shop.root, api.url)
     settings(shop, receiver.url)
     with FileLock(shop.workspace.sync("sync.crm").lock_file, purpose="delivers"):
@@ -164,9 +164,7 @@ def test_a_run_that_goes_on_is_no_crash(shop: ShopProject, api: DemoApi, receive
     assert [] == receiver.alerts()
 
 
-def test_neither_secret_nor_rows_are_in_what_is_told(
-    shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
-) -> None:
+def test_alerts_contain_neither_secrets_nor_rows(shop: ShopProject, api: DemoApi, receiver: WebhookReceiver) -> None:
     """The receiver may be a chat room."""
     settings(shop, receiver.url, token_env="BEARER")
     api.fail(status=422, times=100, path="/crm/*")
@@ -182,7 +180,7 @@ def test_neither_secret_nor_rows_are_in_what_is_told(
 
 
 def test_a_model_that_fails_fires_and_recovers(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """Nothing below it runs, so nobody else says a word."""
+    """Nothing below the model runs, so no other alert reports the failure."""
     shop.tables.failing_models.add("raw.contacts")
     for _ in range(2):
         assert 1 == go(shop)
@@ -192,8 +190,8 @@ def test_a_model_that_fails_fires_and_recovers(shop: ShopProject, receiver: Webh
     assert "can't be computed; look at it" in receiver.received_bodies[0]["sentence"]
 
 
-def test_values_that_spark_quotes_are_left_out(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """A cast that fails names the value."""
+def test_values_that_spark_quotes_are_left_out_of_alerts(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """Spark's message about a failed cast contains the value."""
     alerts = AlertService(shop.workspace)
     alerts.on_failure(SubjectType.MODEL, "raw.contacts", "contacts.sql:3: the value 'ada@example.com' can't be cast")
     alerts.send()
@@ -201,10 +199,10 @@ def test_values_that_spark_quotes_are_left_out(shop: ShopProject, receiver: Webh
     assert "raw.contacts: contacts.sql:3: the value '…' can't be cast" == body["sentence"]
 
 
-def test_a_sync_that_is_silent_for_too_long_is_told_of(
+def test_a_sync_without_success_for_too_long_fires(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """By the sensor, which starts no run; quiet days with nothing to send are no silence."""
+    """The sensor sends the alert and starts no run. Days with nothing to send don't count."""
     assert 0 == go(shop)
     workspace = shop.workspace
     later = workspace.clock() + 30 * HOUR
@@ -227,8 +225,8 @@ def test_a_sync_that_is_silent_for_too_long_is_told_of(
     assert {("sync.crm", "no_success", "recovered"), ("sync.crm", "failed", "recovered")} == set(receiver.alerts()[1:])
 
 
-def test_what_somebody_holds_is_no_silence(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """Who pauses a sync knows."""
+def test_a_paused_sync_does_not_fire_for_a_lack_of_success(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """The user who paused the sync knows that it sends nothing."""
     go(shop)
     change(shop, "zoe")
     workspace = shop.workspace
@@ -238,8 +236,8 @@ def test_what_somebody_holds_is_no_silence(shop: ShopProject, receiver: WebhookR
     assert 0 == AlertService(dataclasses.replace(workspace, clock=lambda: later)).check_and_send().counts["alerting"]
 
 
-def test_a_run_of_another_size_than_usual_is_told_of(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """An upstream that lost most of its rows fails nothing by itself."""
+def test_a_run_of_an_unusual_size_fires(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """An upstream that lost most of its rows doesn't fail a run by itself."""
     settings(shop, receiver.url, deviation="50%")
     write_contacts(shop.root, **{f"c{n}": "x@example.com" for n in range(10)})
     go(shop)
@@ -255,13 +253,13 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: ShopProject, receiver
     numbers = receiver.received_bodies[0]["numbers"]
     assert (1, 10, 4) == (numbers["units"], numbers["mean"], numbers["runs"])
     told = "sync.crm: 1 row attempted, 10 on average in the 4 runs before: they differ by more than 50%"
-    assert told == receiver.received_bodies[0]["sentence"]  # whether it arrived is another matter
+    assert told == receiver.received_bodies[0]["sentence"]  # the sentence doesn't say whether the row arrived
 
 
-def test_runs_that_were_held_or_refused_are_of_no_size(
+def test_runs_that_were_paused_or_refused_have_no_unusual_size(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
 ) -> None:
-    """What wasn't sent for a pause, a guard or another address is no upstream that lost its rows."""
+    """A pause, a guard or another address can stop rows. The upstream has lost none of them."""
     settings(shop, receiver.url, deviation="50%")
     for number in range(5):
         write_contacts(shop.root, **{f"c{n}": f"x{number}@example.com" for n in range(10)})
@@ -283,8 +281,13 @@ def test_runs_that_were_held_or_refused_are_of_no_size(
 
 
 @pytest.mark.parametrize("gone", ["the sink", "the rule"])
-def test_what_is_gone_is_over(shop: ShopProject, api: DemoApi, receiver: WebhookReceiver, gone: str) -> None:
-    """A sync without its sink never runs again, and a rule that is off says nothing: nobody would end it."""
+def test_alerts_of_a_removed_sink_or_rule_recover(
+    shop: ShopProject, api: DemoApi, receiver: WebhookReceiver, gone: str
+) -> None:
+    """A sync without its sink never runs again, and a rule that is off is never checked.
+
+    No run would end their alerts.
+    """
     settings(shop, receiver.url, no_success_hours="1")
     api.fail(status=503, times=100, path="/crm/*")
     assert 1 == go(shop)
@@ -304,10 +307,10 @@ def test_what_is_gone_is_over(shop: ShopProject, api: DemoApi, receiver: Webhook
     assert over == {rule for _, rule, state in receiver.alerts() if state == "recovered"}
 
 
-def test_a_sensor_that_read_the_project_long_ago_ends_nothing_as_gone(
+def test_a_sensor_with_an_older_project_does_not_end_alerts_of_newer_syncs(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
 ) -> None:
-    """`dagster dev` goes on with the models that it started with, while a shell runs newer ones."""
+    """`dagster dev` keeps the models that it started with, while a shell runs newer ones."""
     model = shop.root / "models" / "sync" / "crm.sql"
     ours = model.read_text()
     model.write_text(ours.replace("-- @sink: crm_push\n", ""))
@@ -319,8 +322,8 @@ def test_a_sensor_that_read_the_project_long_ago_ends_nothing_as_gone(
     assert [("sync.crm", "failed", "fired")] == receiver.alerts()
 
 
-def test_without_a_webhook_nothing_is_shown_as_alerting(shop: ShopProject, api: DemoApi) -> None:
-    """Nobody looks any more whether it still is."""
+def test_without_a_webhook_no_alert_is_shown(shop: ShopProject, api: DemoApi) -> None:
+    """Without a webhook no process checks whether the alert still holds."""
     api.fail(status=503, times=100, path="/crm/*")
     assert 1 == go(shop)
     assert ["failed"] == [each.rule for each in AlertService(shop.workspace).read_active_alerts()]
@@ -328,8 +331,10 @@ def test_without_a_webhook_nothing_is_shown_as_alerting(shop: ShopProject, api: 
     assert [] == AlertService(shop.workspace).read_active_alerts()
 
 
-def test_without_a_webhook_nothing_is_kept(shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]) -> None:
-    """And no sensor looks."""
+def test_without_a_webhook_no_alert_is_stored(
+    shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """There is no sensor for alerts either."""
     (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
     api.fail(status=503, times=100, path="/crm/*")
     assert 1 == go(shop)
@@ -339,10 +344,10 @@ def test_without_a_webhook_nothing_is_kept(shop: ShopProject, api: DemoApi, capf
     assert "alerts: none are sent: alerts.webhook isn't set" in capfd.readouterr().err
 
 
-def test_a_variable_that_is_not_set_is_a_warning_at_load(
+def test_a_missing_webhook_variable_is_a_warning_at_load(
     shop: ShopProject, receiver: WebhookReceiver, tmp_path: Path
 ) -> None:
-    """And the run goes on without its alert."""
+    """The run continues, and its alert isn't sent."""
     (shop.root / ".env").write_text("DEMO_API_KEY=shop-demo-key-0001\n")
     (warning,) = shop.workspace.warnings
     assert "pyproject.toml:2: the variable HOOK_TOKEN is not set; set it in .env or the environment" == str(warning)

@@ -1,4 +1,4 @@
-"""Alerts that end without a run: the edit was undone, so the plan has nothing to do any more."""
+"""Alerts that recover without a run: the edit was undone, so the plan has nothing left to do."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 def shop(
     shop: ShopProject, receiver: WebhookReceiver, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ShopProject:
-    """The shop with a webhook, after its first run."""
+    """Return the shop with a webhook, after its first run."""
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     set_webhook(shop.root, receiver.url)
     assert 0 == go(shop)
@@ -39,7 +39,7 @@ def shop(
 
 
 def go(shop: ShopProject, *selection: str, is_dry: bool = False) -> int:
-    """`ondatra run`, for all or for a selection."""
+    """Return the exit code of `ondatra run`, for all models or for a selection."""
     workspace = shop.workspace
     chosen = select_models(workspace.project, selection) if selection else None
     plan = plan_run(workspace, chosen, is_dry=is_dry)
@@ -67,7 +67,7 @@ def alerting(shop: ShopProject) -> list[tuple[str, str]]:
 def test_an_undone_edit_ends_the_failure_in_a_run_with_nothing_to_do(
     shop: ShopProject, receiver: WebhookReceiver
 ) -> None:
-    """The table is what the definition asks for, so the failure is over; it is told once."""
+    """The table matches its definition again, so the failure is over. The webhook receives this once."""
     edited = misspell(shop)
     for _ in range(2):
         assert 1 == go(shop)
@@ -81,10 +81,10 @@ def test_an_undone_edit_ends_the_failure_in_a_run_with_nothing_to_do(
     assert (None, None) == (recovered["run"], recovered["link"])
 
 
-def test_an_undone_edit_ends_the_failure_in_a_run_of_something_else(
+def test_an_undone_edit_ends_the_failure_in_a_run_of_another_model(
     shop: ShopProject, receiver: WebhookReceiver
 ) -> None:
-    """The model isn't in that run, for it has nothing to do."""
+    """The failed model isn't in that run, because it has nothing to do."""
     other = shop.root / "models" / "raw" / "other.sql"
     edited = misspell(shop)
     assert 1 == go(shop)
@@ -94,8 +94,8 @@ def test_an_undone_edit_ends_the_failure_in_a_run_of_something_else(
     assert [FIRED, RECOVERED] == receiver.alerts()
 
 
-def test_a_run_of_something_else_ends_no_failure_that_lasts(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """The edit is still there, whoever runs what."""
+def test_a_run_of_another_model_does_not_end_a_lasting_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """The wrong edit is still in the file, so neither the run nor maintenance ends the alert."""
     misspell(shop)
     assert 1 == go(shop)
     (shop.root / "models" / "raw" / "other.sql").write_text(
@@ -106,8 +106,8 @@ def test_a_run_of_something_else_ends_no_failure_that_lasts(shop: ShopProject, r
     assert [FIRED] == receiver.alerts()
 
 
-def test_an_input_that_is_back_ends_the_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """The same file, as it was when the table was made."""
+def test_a_restored_input_file_ends_the_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """The file is the same as when the table was written."""
     data = shop.root / "data" / "contacts.csv"
     data.rename(data.with_name("away"))
     shop.tables.failing_models.add("raw.contacts")
@@ -119,7 +119,7 @@ def test_an_input_that_is_back_ends_the_failure(shop: ShopProject, receiver: Web
 
 
 def test_a_deleted_model_ends_its_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """Nobody will ever compute it."""
+    """No run computes the model any more, so no run could end the alert."""
     added = shop.root / "models" / "raw" / "added.sql"
     added.write_text("SELECT * FROM csv.`data/contacts.csv` WITH ('header' = 'true')\n")
     shop.tables.failing_models.add("raw.added")
@@ -130,10 +130,8 @@ def test_a_deleted_model_ends_its_failure(shop: ShopProject, receiver: WebhookRe
     assert "raw.added is no longer watched: the project no longer has it" == receiver.received_bodies[1]["sentence"]
 
 
-def test_a_full_refresh_that_failed_is_not_over_in_the_run_that_failed(
-    shop: ShopProject, receiver: WebhookReceiver
-) -> None:
-    """Without the refresh there is nothing to do, which the next run says and this one doesn't."""
+def test_a_failed_full_refresh_does_not_recover_in_its_own_run(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """Without the refresh the model has nothing to do. Only the next run may end the alert because of that."""
     shop.tables.failing_models.add("raw.contacts")
     workspace = shop.workspace
     assert 1 == execute_plan(workspace, workspace.plan(is_full=True), opened=shop.open_engine)
@@ -142,10 +140,10 @@ def test_a_full_refresh_that_failed_is_not_over_in_the_run_that_failed(
     assert [FIRED, RECOVERED] == receiver.alerts()
 
 
-def test_a_process_that_read_the_project_before_a_failure_ends_it_not(
+def test_a_process_with_an_older_project_does_not_end_a_newer_failure(
     shop: ShopProject, receiver: WebhookReceiver
 ) -> None:
-    """A run of hours knows nothing of an edit that failed meanwhile, in another process."""
+    """A run of several hours doesn't know of an edit that failed in another process in the meantime."""
     edited = misspell(shop)
     assert 1 == go(shop)
     undo(shop, edited)
@@ -158,10 +156,10 @@ def test_a_process_that_read_the_project_before_a_failure_ends_it_not(
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
-def test_the_sensor_goes_by_the_files_as_they_are(
+def test_the_alert_sensor_uses_the_current_model_files(
     shop: ShopProject, receiver: WebhookReceiver, dagster_instance: dg.DagsterInstance, is_undone: bool
 ) -> None:
-    """`dagster dev` has models in its memory that may be older than the edit."""
+    """The models in the memory of `dagster dev` may be older than the edit."""
     workspace = shop.workspace
     edited = misspell(shop)
     assert 1 == go(shop)
@@ -173,7 +171,7 @@ def test_the_sensor_goes_by_the_files_as_they_are(
 
 
 def test_a_dry_run_neither_fires_nor_ends_an_alert(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """It isn't what users asked to be told of, and nothing was written."""
+    """A dry run writes nothing, and users don't want alerts about it."""
     edited = misspell(shop)
     assert 1 == go(shop, is_dry=True)
     assert [] == receiver.alerts()
@@ -183,10 +181,10 @@ def test_a_dry_run_neither_fires_nor_ends_an_alert(shop: ShopProject, receiver: 
     assert [FIRED] == receiver.alerts()
 
 
-def test_rows_that_wait_keep_a_sync_failing_after_its_function_was_mended(
+def test_a_sync_with_waiting_rows_still_fails_after_its_function_is_fixed(
     shop: ShopProject, receiver: WebhookReceiver
 ) -> None:
-    """Nothing is due in the next run: that the mended function works is known once rows were delivered."""
+    """No row is due in the next run. Only a delivery of rows shows that the fixed function works."""
     library = shop.root / "lib" / "crm_push.star"
     ours = library.read_text()
     library.write_text(ours.replace("def push(rows):", "def push(rows):\n    rows[0]['nothing']"))
@@ -201,8 +199,8 @@ def test_rows_that_wait_keep_a_sync_failing_after_its_function_was_mended(
     assert "sync.crm is no longer failing" == receiver.received_bodies[-1]["sentence"]
 
 
-def test_a_queue_file_that_is_back_ends_the_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """With nothing in it that waits, no run of the sync would come to tell."""
+def test_a_restored_queue_file_ends_the_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """No row waits in the queue, so no run of the sync would end the alert."""
     queue = shop.workspace.syncs["sync.crm"].queue_file
     kept = queue.read_bytes()
     for name in ("-wal", "-shm"):
@@ -216,7 +214,7 @@ def test_a_queue_file_that_is_back_ends_the_failure(shop: ShopProject, receiver:
 
 
 def test_rows_that_are_too_old_keep_a_sync_failing(shop: ShopProject, api: DemoApi, receiver: WebhookReceiver) -> None:
-    """A sync whose turn fails for @max_lag doesn't recover between its turns."""
+    """A sync that failed because of @max_lag doesn't recover in a run in which none of its rows is due."""
     api.fail(status=400, times=1, path="/crm/*")
     write_contacts(shop.root, a1="zoe@example.com", b2="ben@example.com")
     assert 0 == go(shop)  # one of the two arrived
@@ -234,8 +232,8 @@ def test_rows_that_are_too_old_keep_a_sync_failing(shop: ShopProject, api: DemoA
     assert [("sync.crm", "failed", "fired")] == receiver.alerts()
 
 
-def test_an_undone_edit_is_told_once_over_processes(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """The end and the message on it are one transaction; a webhook that is down gets it later."""
+def test_the_recovery_after_an_undone_edit_is_sent_once(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """One transaction ends the alert and stores its message. A webhook that is down gets the message later."""
     edited = misspell(shop)
     assert 1 == go(shop)
     undo(shop, edited)
@@ -248,10 +246,10 @@ def test_an_undone_edit_is_told_once_over_processes(shop: ShopProject, receiver:
     assert [FIRED, RECOVERED] == receiver.alerts()
 
 
-def test_a_model_s_alert_names_its_run(
+def test_a_models_alert_names_its_run(
     shop: ShopProject, receiver: WebhookReceiver, materialize: Callable[..., dg.ExecuteInProcessResult]
 ) -> None:
-    """So that whoever is paged gets to the log with one click."""
+    """The operator who gets the alert opens the log with one click."""
     edited = misspell(shop)
     result = materialize(shop)
     assert not result.success
@@ -265,8 +263,10 @@ def test_a_model_s_alert_names_its_run(
     ]
 
 
-def test_an_alert_of_an_unforeseen_end_tells_of_its_own_run(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """Not of the newest that the history has, which may be of last week."""
+def test_an_alert_of_an_unexpected_error_does_not_name_an_earlier_run(
+    shop: ShopProject, receiver: WebhookReceiver
+) -> None:
+    """The newest run in the history may be a week old."""
     queue = shop.workspace.syncs["sync.crm"].queue_file
     queue.write_bytes(b"no database" * 500)
     assert 1 == go(shop)
@@ -276,8 +276,8 @@ def test_an_alert_of_an_unforeseen_end_tells_of_its_own_run(shop: ShopProject, r
     assert newest.dagster_run_id not in body["link"]
 
 
-def test_a_clock_of_another_day_changes_nothing(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """What was found since is told by a count, not by times."""
+def test_a_clock_of_another_day_does_not_change_alerts(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """The count of an alert, and not a time, shows whether its problem was found again."""
     edited = misspell(shop)
     assert 1 == go(shop)
     undo(shop, edited)
@@ -288,10 +288,10 @@ def test_a_clock_of_another_day_changes_nothing(shop: ShopProject, receiver: Web
     assert [FIRED, RECOVERED] == receiver.alerts()
 
 
-def test_a_change_of_cause_is_told_once_and_status_shows_the_newest(
+def test_a_new_cause_is_sent_once_and_status_shows_the_newest(
     shop: ShopProject, api: DemoApi, receiver: WebhookReceiver
 ) -> None:
-    """One failure after the other, on the way to a sync that works."""
+    """The sync fails for three reasons, one after the other, before it works."""
     library = shop.root / "lib" / "crm_push.star"
     ours = library.read_text()
     write_contacts(shop.root, a1="zoe@example.com", b2="ben@example.com")

@@ -1,4 +1,4 @@
-"""Dagster's own commands in a project, as a user types them."""
+"""The commands of Dagster in a project, as a user types them."""
 
 import os
 import re
@@ -31,7 +31,7 @@ SNIPPETS = [
 
 
 def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """How a command of the virtual environment ended in a folder; DAGSTER_HOME isn't needed."""
+    """Run a command of the virtual environment in a folder, without DAGSTER_HOME, and return the result."""
     environ = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
     program, *arguments = words
     return subprocess.run(
@@ -47,7 +47,7 @@ def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A shop as `ondatra init` would have Dagster find it."""
+    """Return a shop with the files by which Dagster finds a project that `ondatra init` created."""
     root = write_shop_files(tmp_path / "my shop", url="http://127.0.0.1:9")
     write_dagster_files(root)
     return root
@@ -55,7 +55,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [EXECUTE, LAUNCH], ids=lambda words: words[0])
 @pytest.mark.parametrize(("email", "code", "held"), [("ada@example.com", 0, {"a1"}), ("nonsense", 1, set())])
-def test_a_job_that_is_executed_does_what_a_run_does(
+def test_an_executed_job_does_what_a_run_does(
     materialize: Callable[..., dg.ExecuteInProcessResult],
     shop: ShopProject,
     api: DemoApi,
@@ -64,7 +64,7 @@ def test_a_job_that_is_executed_does_what_a_run_does(
     code: int,
     held: set[str],
 ) -> None:
-    """The same plan and queue: with nothing new no Spark starts, what waits goes out, and failures count."""
+    """Plan and queue are the same. Without changes Spark doesn't start, waiting rows are sent, and failures count."""
     write_dagster_files(shop.root)
     write_contacts(shop.root, a1=email)
     (sync,) = shop.workspace.syncs.values()
@@ -88,15 +88,18 @@ def test_a_job_that_is_executed_does_what_a_run_does(
         ("check toml", "All TOML configuration files are valid."),
     ],
 )
-def test_dg_knows_a_project(project: Path, words: str, says: str) -> None:
-    """Dagster sends users to `dg`, which refuses a folder whose pyproject.toml doesn't name it a project."""
+def test_dg_recognizes_a_project(project: Path, words: str, says: str) -> None:
+    """Dagster recommends `dg`, which refuses a folder whose pyproject.toml doesn't declare a project."""
     done = typed(project, "dg", *words.split())
     assert (0, True) == (done.returncode, says in done.stdout), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
-def test_what_the_docs_show_of_dagster_can_be_loaded(tmp_path: Path, snippet: str) -> None:
-    """As the module that a user pastes it into: Dagster refuses there what runs well within a function."""
+def test_the_dagster_snippets_in_the_docs_can_be_loaded(tmp_path: Path, snippet: str) -> None:
+    """Each snippet is loaded as a module, as users paste it.
+
+    Dagster refuses some code there that works in a function.
+    """
     files = {
         "pyproject.toml": '[tool.ondatra.sources]\ncrm = "data/crm"\n',
         "models/mart/customers.sql": "SELECT id, email FROM crm.deals\n",
@@ -108,8 +111,8 @@ def test_what_the_docs_show_of_dagster_can_be_loaded(tmp_path: Path, snippet: st
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
-def test_dg_tells_what_is_wrong_with_a_model(project: Path) -> None:
-    """With file, line and remedy, as `ondatra validate` does: CI of a dg project runs just this."""
+def test_dg_reports_an_error_in_a_model(project: Path) -> None:
+    """The message has file, line and remedy, like that of `ondatra validate`. The CI of a dg project runs only this."""
     (project / "models" / "sync" / "crm.sql").write_text("-- @kind: merg\nSELECT 1 AS id\n")
     done = typed(project, "dg", "check", "defs")
     assert 1 == done.returncode
@@ -124,7 +127,7 @@ def test_dg_lists_the_example() -> None:
 
 @pytest.mark.parametrize("project_folder", [ROOT, TEMPLATE], ids=["example", "template"])
 def test_both_files_name_the_same_module_and_location(project_folder: Path) -> None:
-    """pyproject.toml wins in silence; another name there, and sensors and their cursors exist twice."""
+    """Dagster silently prefers pyproject.toml. With other names there, sensors and their cursors would exist twice."""
     settings = tomllib.loads((project_folder / "pyproject.toml").read_text())["tool"]
     workspace = yaml.safe_load((project_folder / "workspace.yaml").read_text())
     (location,) = (entry["python_module"] for entry in workspace["load_from"])
@@ -133,4 +136,4 @@ def test_both_files_name_the_same_module_and_location(project_folder: Path) -> N
         by_dg["code_location_target_module"],
         by_dg["code_location_name"],
     )
-    assert "dagster" not in settings  # a third place, which would win over both
+    assert "dagster" not in settings  # a third place, which would override both

@@ -1,4 +1,4 @@
-"""Dry runs from Dagster: everything as in a run, nothing sent, nothing left, nothing recorded as made."""
+"""The dry runs of Dagster: they compute as a run does, but send nothing, leave nothing and materialize nothing."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 
 def kept(shop: ShopProject) -> dict[str, bytes]:
-    """All that a dry run may not touch, byte for byte."""
+    """Return the bytes of all files that a dry run may not touch."""
     state = shop.root / ".ondatra"
     return {
         name: content
@@ -26,7 +26,7 @@ def kept(shop: ShopProject) -> dict[str, bytes]:
 
 
 def observed(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, object]:
-    """The metadata of the one observation of an asset."""
+    """Return the metadata of the one observation of an asset."""
     (seen,) = [
         event.asset_observation_data.asset_observation
         for event in result.all_events
@@ -36,8 +36,8 @@ def observed(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, o
     return {name: value.value for name, value in seen.metadata.items()}
 
 
-def test_nothing_is_sent_and_nothing_stays(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """Before the first run there is no table at all, and after a dry one there is none either."""
+def test_a_dry_run_sends_nothing_and_leaves_no_files(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """Before the first run there is no table, and after a dry run there is none either."""
     assert materialize(shop, tags=DRY).success
     assert ["raw.contacts", "sync.crm"] == shop.tables.computed_models
     assert () == api.calls
@@ -45,8 +45,10 @@ def test_nothing_is_sent_and_nothing_stays(materialize: Materialize, shop: ShopP
     assert not (shop.root / ".ondatra" / "dry").exists()
 
 
-def test_a_change_is_told_in_rows_of_the_destination(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """And what a real run does afterwards is just that."""
+def test_a_dry_run_reports_changes_as_rows_of_the_destination(
+    materialize: Materialize, shop: ShopProject, api: DemoApi
+) -> None:
+    """The real run afterwards makes exactly these changes."""
     materialize(shop)
     before, calls = kept(shop), api.calls
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org", c3="cyn@example.com")
@@ -62,7 +64,7 @@ def test_a_change_is_told_in_rows_of_the_destination(materialize: Materialize, s
 def test_dagster_records_no_materialization_and_no_check(
     materialize: Materialize, shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """Conditions, sensors and pages go by these: to them a dry run hasn't been."""
+    """Conditions, sensors and pages use these events. For them the dry run must not exist."""
     materialize(shop)
     keys = (dg.AssetKey(["raw", "contacts"]), CRM, PUSH)
     seen = [dagster_instance.get_latest_materialization_event(key) for key in keys]
@@ -76,32 +78,34 @@ def test_dagster_records_no_materialization_and_no_check(
     assert 1 == observed(result, CRM)["version"]
 
 
-def test_it_is_in_the_history_and_nowhere_else(materialize: Materialize, shop: ShopProject) -> None:
-    """Who asks for the newest run of a sync means one that did something."""
+def test_a_dry_run_is_only_in_the_history(materialize: Materialize, shop: ShopProject) -> None:
+    """A user who asks for the newest run of a sync means one that did something."""
     materialize(shop, tags=DRY)
     history = shop.workspace.history
     assert () == history.list_runs("sync.crm")
     (run,) = history.list_runs("sync.crm", with_dry=True)
     assert (RunResult.DRY, 2) == (run.result, run.counts["dry"]["creates"])
-    assert materialize(shop).success  # else: a sync that has run, and lost its queue
+    assert materialize(shop).success  # otherwise the sync would seem to have run and lost its queue
 
 
-def test_a_tag_that_says_no_is_no_dry_run(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """Tags are texts."""
+def test_a_dry_run_tag_with_the_value_false_starts_a_real_run(
+    materialize: Materialize, shop: ShopProject, api: DemoApi
+) -> None:
+    """The values of Dagster's tags are strings."""
     assert materialize(shop, tags={"ondatra/dry_run": "false"}).success
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_what_a_killed_dry_run_left_goes(materialize: Materialize, shop: ShopProject) -> None:
-    """It holds customers' rows."""
+def test_the_files_of_a_killed_dry_run_are_deleted(materialize: Materialize, shop: ShopProject) -> None:
+    """They contain rows about customers."""
     left = shop.root / ".ondatra" / "dry" / "0123456789abcdef"
     (left / "tables").mkdir(parents=True)
     assert materialize(shop, tags=DRY).success
     assert not left.exists()
 
 
-def test_what_a_run_would_refuse_is_refused(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """The one thing that a dry run is best for: it tells before it is too late."""
+def test_a_dry_run_refuses_what_a_run_would_refuse(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """This is the main use of a dry run: the user learns of the problem before it is too late."""
     materialize(shop)
     before, calls = kept(shop), api.calls
     write_shop_files(shop.root, url="https://elsewhere.example.com")

@@ -1,4 +1,4 @@
-"""Which runs Dagster's queue keeps apart, by the dagster.yaml that a new project has."""
+"""The runs that Dagster's queue doesn't start at the same time, with the dagster.yaml of a new project."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ OURS = (RAW, PUSH, "ondatra_maintain_job", "ondatra_fact_tables_job")
 
 @dg.asset(key=OWN)
 def own() -> None:
-    """An asset of the user's."""
+    """Materialize an asset that belongs to the user and not to ondatra."""
 
 
 def a_run(
@@ -28,7 +28,7 @@ def a_run(
     of: dg.AssetKey | str,
     status: dg.DagsterRunStatus = dg.DagsterRunStatus.NOT_STARTED,
 ) -> dg.DagsterRun:
-    """A run of one asset or of one job, as the page or a schedule asks for it."""
+    """Create a run of one asset or of one job, as the UI or a schedule requests it."""
     if isinstance(of, str):
         return dagster_instance.create_run_for_job(definitions.resolve_job_def(of), status=status)
     job = definitions.resolve_implicit_global_asset_job_def()
@@ -36,7 +36,10 @@ def a_run(
 
 
 def is_kept_waiting(dagster_instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """What Dagster's queue says of a run while others are in progress; half private there, so only here."""
+    """Return whether Dagster's queue makes a run wait for those in progress.
+
+    Half of these names are private in Dagster, so only this function uses them.
+    """
 
     def counted() -> GlobalOpConcurrencyLimitsCounter:
         return GlobalOpConcurrencyLimitsCounter(
@@ -48,7 +51,7 @@ def is_kept_waiting(dagster_instance: dg.DagsterInstance, run: dg.DagsterRun) ->
             pool_granularity=dagster_instance.get_concurrency_config().pool_config.pool_granularity,
         )
 
-    counted()  # the first one gives a pool its limit
+    counted()  # the first call gives the pool its limit
     return counted().is_blocked(run)
 
 
@@ -65,10 +68,10 @@ def shop_with_dagster_yaml(shop: ShopProject) -> ShopProject:
 
 
 @pytest.mark.parametrize("second", OURS, ids=str)
-def test_runs_that_may_start_spark_go_one_at_a_time(
+def test_runs_that_may_start_spark_run_one_at_a_time(
     shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions, second: dg.AssetKey | str
 ) -> None:
-    """Whoever asked for them: a click, a sensor or a schedule. Two JVMs take the memory of a machine."""
+    """The UI, a sensor or a schedule may request them. Two JVMs would use up the memory of a machine."""
     with open_instance(shop_with_dagster_yaml.workspace.settings) as instance:
         waiting = a_run(instance, definitions, second)
         assert not is_kept_waiting(instance, waiting)
@@ -76,17 +79,19 @@ def test_runs_that_may_start_spark_go_one_at_a_time(
         assert is_kept_waiting(instance, waiting)
 
 
-def test_a_run_of_other_assets_waits_for_none_of_ours(
+def test_a_run_of_other_assets_does_not_wait_for_runs_of_ondatra(
     shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions
 ) -> None:
-    """A limit on all runs would hold up what else is in the same Dagster."""
+    """A limit on all runs would delay everything else in the same Dagster."""
     with open_instance(shop_with_dagster_yaml.workspace.settings) as instance:
         a_run(instance, definitions, PUSH, dg.DagsterRunStatus.STARTED)
         assert not is_kept_waiting(instance, a_run(instance, definitions, OWN))
         assert 1 < instance.get_concurrency_config().run_queue_config.max_concurrent_runs
 
 
-def test_a_run_from_a_shell_counts_as_well(shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions) -> None:
+def test_a_queued_run_waits_for_a_run_from_a_shell(
+    shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions
+) -> None:
     """`ondatra run` isn't queued, but a queued run must wait until it has ended."""
     seen: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""Dagster runs over real assets, IO managers, queues and push functions; only the tables are plain Python."""
+"""Runs of Dagster over real assets, IO managers, queues and push functions; only the tables are plain Python."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
-    """Each check of the sink: whether it passed, and at which severity."""
+    """Return for each check of the sink whether it passed, and its severity."""
     found = [evaluation for evaluation in result.get_asset_check_evaluations() if evaluation.asset_key == PUSH]
     return {check.check_name: (check.passed, check.severity.value) for check in found}
 
@@ -31,7 +31,7 @@ def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
 def run_single_check(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> Callable[[str], dg.AssetCheckEvaluation]:
-    """Runs a check of the sink and nothing else."""
+    """Return a function that runs one check of the sink and nothing else."""
 
     def run(check: str) -> dg.AssetCheckEvaluation:
         definitions = definitions_of(shop.workspace, opened=shop.open_engine)
@@ -48,10 +48,10 @@ def data_version(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> str:
     return materialization.tags["dagster/data_version"]
 
 
-def test_the_first_run_makes_the_tables_and_sends_every_row(
+def test_the_first_run_creates_the_tables_and_sends_every_row(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """The whole way: model, IO manager, queue, push function, API."""
+    """The rows go the whole way: model, IO manager, queue, push function, API."""
     result = materialize(shop)
     assert result.success
     assert ["raw.contacts", "sync.crm"] == shop.tables.computed_models
@@ -61,7 +61,7 @@ def test_the_first_run_makes_the_tables_and_sends_every_row(
 def test_an_unchanged_model_is_materialized_with_its_data_version(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """What is below must see that nothing changed, and Spark must not be asked."""
+    """Downstream assets must see that nothing changed, and Spark must not compute anything."""
     first = materialize(shop)
     second = materialize(shop)
     assert second.success
@@ -69,10 +69,8 @@ def test_an_unchanged_model_is_materialized_with_its_data_version(
     assert data_version(first, CRM) == data_version(second, CRM) == "id-of-crm@0"
 
 
-def test_a_materialization_says_what_kind_of_run_it_was(
-    materialize: Materialize, shop: ShopProject, api: DemoApi
-) -> None:
-    """Over the weeks one sees from it what is always computed whole, and what is never anything new."""
+def test_a_materialization_shows_the_type_of_its_run(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """Over the weeks users see which models are always computed in full, and which never have new rows."""
     told = [run_of_crm(materialize(shop))]
     told.append(run_of_crm(materialize(shop)))
     write_contacts(shop.root, a1="ada@example.com", c3="cyn@example.com")
@@ -94,10 +92,10 @@ def run_of_crm(result: dg.ExecuteInProcessResult) -> tuple[object, ...]:
     return tuple(event.metadata[name].value for name in names)
 
 
-def test_a_materialization_tells_where_its_columns_come_from(
+def test_a_materialization_shows_where_its_columns_come_from(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """Dagster draws it from this, up- and downstream; also of a run in which nothing changed."""
+    """Dagster draws the lineage from this, upstream and downstream, also for a run in which nothing changed."""
     raw = dg.AssetKey(["raw", "contacts"])
     expected = dg.TableColumnLineage(
         {name: [dg.TableColumnDep(asset_key=raw, column_name=name)] for name in ("id", "email")}
@@ -107,8 +105,8 @@ def test_a_materialization_tells_where_its_columns_come_from(
         assert expected == event.metadata["dagster/column_lineage"].value
 
 
-def test_just_the_change_is_sent(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """The point of it all."""
+def test_only_changed_rows_are_sent(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """This is the main purpose of ondatra."""
     materialize(shop)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org")
     result = materialize(shop)
@@ -116,21 +114,21 @@ def test_just_the_change_is_sent(materialize: Materialize, shop: ShopProject, ap
     assert ["PATCH /crm/contacts/b2"] == [f"{call.method} {call.path}" for call in api.calls[2:]]
 
 
-def test_a_model_that_gave_the_same_rows_is_remembered(
+def test_a_model_that_returned_the_same_rows_is_not_computed_again(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """A run that wrote nothing leaves no commit to tell of it, and would be computed again and again."""
+    """A run that wrote nothing leaves no commit. Without the cache the model would be computed in each run."""
     materialize(shop)
-    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # a new file time, but the same rows
     materialize(shop)
     materialize(shop)
     assert ["raw.contacts", "sync.crm", "raw.contacts"] == shop.tables.computed_models
 
 
-def test_a_lost_cache_costs_one_recompute(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """Nothing but that is in it: nobody has to keep it."""
+def test_a_lost_cache_costs_one_more_computation(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """The cache holds nothing else, so users don't have to back it up."""
     materialize(shop)
-    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # a new file time, but the same rows
     materialize(shop)
     (shop.root / ".ondatra" / "cache.sqlite").unlink()
     shop.tables.computed_models.clear()
@@ -141,7 +139,7 @@ def test_a_lost_cache_costs_one_recompute(materialize: Materialize, shop: ShopPr
 
 
 def test_a_model_below_a_failed_one_does_not_run(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """Nobody wants a table of half the truth."""
+    """Its table would be computed from incomplete data."""
     shop.tables.failing_models.add("raw.contacts")
     result = materialize(shop)
     assert not result.success
@@ -149,10 +147,10 @@ def test_a_model_below_a_failed_one_does_not_run(materialize: Materialize, shop:
     assert [("raw.contacts", "raw.contacts can't be computed; look at it")] == shop.progress.failures
 
 
-def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(
+def test_an_unexpected_failure_is_one_message_and_its_traceback_is_kept(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """A trace on the screen helps nobody who didn't write the code; without one we can't help."""
+    """A traceback on the screen doesn't help users, but the developers need it."""
     (shop.root / "data" / "contacts.csv").write_text("wrong\nheads\n")
     materialize(shop)
     ((name, message),) = shop.progress.failures
@@ -161,8 +159,8 @@ def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(
     assert "Traceback" in log.read_text()
 
 
-def test_what_dagster_made_for_all_is_private_before_rows_come(materialize: Materialize, shop: ShopProject) -> None:
-    """`dagster dev` makes the folder for its own history as it makes any other."""
+def test_a_state_folder_that_dagster_created_becomes_private(materialize: Materialize, shop: ShopProject) -> None:
+    """`dagster dev` creates the folder for its own history with ordinary permissions, before there are rows in it."""
     state = shop.root / ".ondatra"
     state.mkdir(mode=0o755)
     materialize(shop)
@@ -172,7 +170,7 @@ def test_what_dagster_made_for_all_is_private_before_rows_come(materialize: Mate
 def test_an_api_that_is_down_fails_the_run_and_its_check(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """A green run over undelivered rows is what users of such tools complain of most."""
+    """Users of such tools complain most about successful runs with undelivered rows."""
     api.fail(status=503, times=None, path="/crm/*")
     result = materialize(shop)
     assert not result.success
@@ -180,13 +178,13 @@ def test_an_api_that_is_down_fails_the_run_and_its_check(
     api.recover()
 
 
-def test_a_run_that_tries_nothing_is_a_warning_of_what_was_found_before(
+def test_a_run_that_attempts_nothing_warns_of_the_earlier_outage(
     materialize: Materialize,
     shop: ShopProject,
     api: DemoApi,
     run_single_check: Callable[[str], dg.AssetCheckEvaluation],
 ) -> None:
-    """The run, its check and the check alone say one thing: rows wait, and it isn't known how the API is."""
+    """The run, its check and the check alone agree: rows wait, and the state of the API is unknown."""
     api.fail(status=503, times=None, path="/crm/*")
     materialize(shop)
     result = materialize(shop)
@@ -197,13 +195,13 @@ def test_a_run_that_tries_nothing_is_a_warning_of_what_was_found_before(
     api.recover()
 
 
-def test_rejects_of_a_run_before_fail_no_run_that_sends_nothing(
+def test_rejects_of_an_earlier_run_do_not_fail_a_run_that_sends_nothing(
     materialize: Materialize,
     shop: ShopProject,
     api: DemoApi,
     run_single_check: Callable[[str], dg.AssetCheckEvaluation],
 ) -> None:
-    """The dead letters stay a warning until somebody has mended them."""
+    """The dead letters stay a warning until the operator has fixed them."""
     write_contacts(shop.root, a1="nonsense", b2="more of it")
     materialize(shop)
     result = materialize(shop)
@@ -212,13 +210,13 @@ def test_rejects_of_a_run_before_fail_no_run_that_sends_nothing(
     assert told == run_single_check("rejects").description
 
 
-def test_a_sync_that_another_process_delivers_ends_well(
+def test_a_run_succeeds_while_another_process_delivers_the_sync(
     materialize: Materialize,
     shop: ShopProject,
     api: DemoApi,
     run_single_check: Callable[[str], dg.AssetCheckEvaluation],
 ) -> None:
-    """Also when its rows are late: they are on their way, and who delivers them is judged for it."""
+    """Its late rows don't fail this run, because the other process delivers them and is checked for the delay."""
     path = shop.root / "models" / "sync" / "crm.sql"
     path.write_text(f"-- @max_lag: 1h\n{path.read_text()}")
     api.fail(status=400, times=1, path="/crm/*")
@@ -231,7 +229,7 @@ def test_a_sync_that_another_process_delivers_ends_well(
     assert "ERROR" == run_single_check("undelivered").severity.value
 
 
-def test_all_rejected_is_never_green(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+def test_a_run_whose_rows_are_all_rejected_fails(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
     """The run of the sink fails, and no check stays planned."""
     write_contacts(shop.root, a1="nonsense", b2="more of it")
     result = materialize(shop)
@@ -240,8 +238,8 @@ def test_all_rejected_is_never_green(materialize: Materialize, shop: ShopProject
     assert {"rejects", "undelivered", "invalid_records", "deletes_guard"} == set(checks(result))
 
 
-def test_rows_delivered_with_a_warning_are_a_warning_with_samples(materialize: Materialize, shop: ShopProject) -> None:
-    """On the sink's page, and in its check."""
+def test_rows_delivered_with_a_warning_are_shown_as_samples(materialize: Materialize, shop: ShopProject) -> None:
+    """The samples are on the sink's page and in its check."""
     (shop.root / "lib" / "crm_push.star").write_text(
         'def push(rows):\n    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
     )
@@ -262,8 +260,8 @@ def test_rows_delivered_with_a_warning_are_a_warning_with_samples(materialize: M
     )
 
 
-def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """It is a warning with a sample, and the others arrive."""
+def test_a_rejected_row_does_not_stop_the_others(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """The check is a warning with a sample, and the other rows arrive."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     result = materialize(shop)
     assert result.success
@@ -274,10 +272,10 @@ def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop
     assert (1, "b2") == (sample.data["units"], sample.data["keys"])
 
 
-def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(
+def test_a_push_reports_the_counts_of_its_rows_and_its_queue(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """The numbers are drawn over time, and the table is what one looks at first."""
+    """Dagster draws the numbers over time, and users look at the table first."""
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
     materialize(shop)
     write_contacts(shop.root, a1="nonsense", b2="bob@example.org", c3="cyn@example.com", nobody="who@example.com")
@@ -311,7 +309,7 @@ def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(
         ("deletes_guard", (True, "ERROR"), (True, "ERROR")),
     ],
 )
-def test_a_check_runs_alone_and_changes_its_mind_after_a_replay(
+def test_a_check_runs_alone_and_has_another_result_after_a_replay(
     materialize: Materialize,
     shop: ShopProject,
     api: DemoApi,
@@ -321,7 +319,7 @@ def test_a_check_runs_alone_and_changes_its_mind_after_a_replay(
     before: tuple[bool, str],
     after: tuple[bool, str],
 ) -> None:
-    """An operator mends what was wrong, and wants to see that in Dagster without another push."""
+    """An operator fixes the problem and wants to see that in Dagster without another push."""
     contacts = {"a1": "ada@example.com", "b2": "bob@example.com", "c3": "cyn@example.com"}
     write_contacts(shop.root, **contacts, nobody="who@example.com")
     api.fail(status=422, times=1, path="/crm/*")
@@ -331,7 +329,7 @@ def test_a_check_runs_alone_and_changes_its_mind_after_a_replay(
     first = run_single_check(check)
     assert (check, before) == (first.check_name, (first.passed, first.severity.value))
     assert ("samples" in first.metadata) is not first.passed
-    assert calls == len(api.calls)  # a look is no push
+    assert calls == len(api.calls)  # the check pushes nothing
     monkeypatch.chdir(shop.root)
     assert 0 == run_verb(["replay", "sync.crm"])
     second = run_single_check(check)
@@ -341,7 +339,7 @@ def test_a_check_runs_alone_and_changes_its_mind_after_a_replay(
 def test_rows_without_a_key_are_a_warning_on_their_model(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """They are set aside, counted and shown; the rest goes on."""
+    """They are invalid, counted and shown. The other rows are delivered."""
     write_contacts(shop.root, a1="ada@example.com", nobody="who@example.com")
     result = materialize(shop)
     (check,) = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
@@ -350,10 +348,10 @@ def test_rows_without_a_key_are_a_warning_on_their_model(
     assert {"a1"} == set(api.contacts())
 
 
-def test_the_check_of_a_model_that_did_not_run_still_counts_what_is_set_aside(
+def test_the_check_of_a_model_that_did_not_run_still_counts_invalid_rows(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """The rows are still there: a pass would say that somebody mended them."""
+    """The rows are still there. A passed check would say that the user had fixed them."""
     write_contacts(shop.root, a1="ada@example.com", nobody="who@example.com")
     materialize(shop)
     result = materialize(shop)
@@ -369,10 +367,10 @@ def test_a_push_with_nothing_to_read_reads_no_feed(materialize: Materialize, sho
     assert before == shop.tables.feed_read_count
 
 
-def test_a_missing_secret_fails_the_push_with_a_sentence(
+def test_a_missing_secret_fails_the_push_with_a_message(
     materialize: Materialize, shop: ShopProject, api: DemoApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is known only when the sync runs, and only that sync may fail for it."""
+    """The secret is looked up only when the sync runs, and only that sync may fail because of it."""
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
     (shop.root / ".env").unlink()
     result = materialize(shop)
@@ -382,10 +380,10 @@ def test_a_missing_secret_fails_the_push_with_a_sentence(
     assert (False, "ERROR") == checks(result)["undelivered"]
 
 
-def test_a_run_with_the_tag_computes_what_it_is_asked_for_anew(
+def test_a_run_with_the_full_refresh_tag_recomputes_its_models(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """`--full-refresh` of the command line and the tag of the page are one thing."""
+    """The option `--full-refresh` of the command line and the tag in the UI do the same."""
     materialize(shop)
     shop.tables.computed_models.clear()
     result = materialize(shop, CRM, tags={FULL_REFRESH: "true"})
@@ -398,15 +396,17 @@ def test_a_run_with_the_tag_computes_what_it_is_asked_for_anew(
 
 
 @pytest.mark.parametrize("said", ["false", "No", ""])
-def test_a_tag_that_says_no_asks_for_nothing(materialize: Materialize, shop: ShopProject, said: str) -> None:
-    """A full refresh takes rows away: who writes false in the launchpad means it."""
+def test_a_full_refresh_tag_with_the_value_no_has_no_effect(
+    materialize: Materialize, shop: ShopProject, said: str
+) -> None:
+    """A full refresh deletes rows, so a false in the launchpad must mean false."""
     materialize(shop)
     materialize(shop, CRM, tags={FULL_REFRESH: said})
     assert [] == shop.tables.refreshed_models
 
 
 def a_guarded(shop: ShopProject) -> None:
-    """Three contacts of which two are about to be removed, where one may."""
+    """Write three contacts, and allow one delete before a test removes two of them."""
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(f"-- @max_deletes: 1\n{model.read_text()}")
@@ -416,7 +416,7 @@ def a_guarded(shop: ShopProject) -> None:
 def test_more_deletes_than_allowed_wait_for_the_tag(
     materialize: Materialize, shop: ShopProject, api: DemoApi, tag: str, *, is_let_go: bool
 ) -> None:
-    """A click in Dagster's launchpad is as good as the flag of the command line."""
+    """A tag in Dagster's launchpad does the same as the option of the command line."""
     a_guarded(shop)
     materialize(shop)
     write_contacts(shop.root, a1="ada@example.com")
@@ -430,10 +430,10 @@ def test_more_deletes_than_allowed_wait_for_the_tag(
     assert (is_let_go, ["a1"] if is_let_go else ["a1", "b2", "c3"]) == (result.success, sorted(api.contacts()))
 
 
-def test_a_paused_sync_takes_rows_and_sends_them_when_it_goes_on(
+def test_a_paused_sync_queues_rows_and_sends_them_when_it_is_resumed(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """Models run on while an API is being moved; nothing is lost."""
+    """Models still run while an API is being moved, and nothing is lost."""
     (sync,) = shop.workspace.syncs.values()
     pause_sync(sync)
     result = materialize(shop)
@@ -449,10 +449,10 @@ def test_a_paused_sync_takes_rows_and_sends_them_when_it_goes_on(
     assert not resume_sync(sync)
 
 
-def test_a_dry_run_tells_what_it_would_send(
+def test_dry_sinks_show_what_they_would_send(
     materialize: Materialize, shop: ShopProject, api: DemoApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By count and with samples: what one wants to see before a new sink goes live."""
+    """Counts and samples are what a user wants to see before a new sink goes live."""
     monkeypatch.setenv("ONDATRA_SINKS", "dry")
     result = materialize(shop)
     (push,) = result.asset_materializations_for_node("push__sync__crm")
@@ -466,7 +466,7 @@ def test_a_dry_run_tells_what_it_would_send(
 def test_sinks_that_are_not_on_send_nothing(
     materialize: Materialize, shop: ShopProject, api: DemoApi, sinks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Switching them on again must find every change still to be sent."""
+    """When they are switched on again, every change is still sent."""
     monkeypatch.setenv("ONDATRA_SINKS", sinks)
     assert materialize(shop).success
     assert () == api.calls
@@ -475,10 +475,10 @@ def test_sinks_that_are_not_on_send_nothing(
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_records_are_kept_where_and_under_whom_the_settings_say(
+def test_records_are_stored_in_the_folder_and_organization_of_the_settings(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """Many projects keep theirs in one place."""
+    """Many projects store their records in one place."""
     (shop.root / "pyproject.toml").write_text(
         '[tool.ondatra]\ntracking = "records"\norganization = "acme"\nworkspace = "shop"\n'
     )
@@ -491,10 +491,10 @@ def test_records_are_kept_where_and_under_whom_the_settings_say(
     assert not (shop.root / ".ondatra" / "tracking").exists()
 
 
-def test_no_run_fails_for_fact_tables_that_can_t_be_written(
+def test_a_run_succeeds_when_the_fact_tables_cannot_be_written(
     materialize: Materialize, shop: ShopProject, api: DemoApi
 ) -> None:
-    """What was delivered was delivered; they are made with the next run, or by `maintain`."""
+    """The rows were delivered. The next run or `ondatra maintain` writes the fact tables."""
     folder = shop.root / ".ondatra" / "tracking" / "metadata"
     folder.parent.mkdir(parents=True)
     folder.write_text("in the way")
@@ -511,8 +511,8 @@ def test_no_run_fails_for_fact_tables_that_can_t_be_written(
     assert (folder / "1" / "destinations.parquet").exists()
 
 
-def test_a_sync_leads_to_the_records_page(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
-    """Without what opens the page: Dagster's history isn't the place for it."""
+def test_a_push_links_to_the_records_page(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
+    """The link has no token, because Dagster's history isn't the place for one."""
     result = materialize(shop)
     (event,) = result.asset_materializations_for_node("push__sync__crm")
     run_id = shop.workspace.history.list_runs("sync.crm")[0].run_id

@@ -1,4 +1,4 @@
-"""A queue with damaged pages: its sync alone fails, with the file and what to do, and no row is hidden."""
+"""A queue with damaged pages: only its own sync fails, the message names file and remedy, and no row is hidden."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ REMEDY = "move it away: the next run rebuilds it from the queue snapshot and the
 def shop(
     tmp_path: Path, api: DemoApi, ondatra: CommandLine, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ShopProject:
-    """Eight rows wait in the queue of sync.ads, which comes before sync.crm; both have news."""
+    """Return a shop with eight rows waiting in the queue of sync.ads, which runs before sync.crm."""
     files = {"models/sync/ads.sql": MODEL.format("ads_push"), "lib/ads_push.star": FAILS}
     shop = ShopProject.create(tmp_path / "shop", url=api.url, files=files)
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
@@ -49,10 +49,10 @@ def _queue(shop: ShopProject) -> Path:
 
 
 @pytest.mark.parametrize("name", ["batch", "unit_next", "settled", "unit", "meta"])
-def test_a_damaged_page_fails_one_sync_and_one_file(
+def test_a_damaged_page_fails_only_its_own_sync(
     shop: ShopProject, ondatra: CommandLine, api: DemoApi, name: str
 ) -> None:
-    """Wherever the damage is: runs and maintenance say so in one way, and do all else."""
+    """Runs and maintenance report the damage in the same words, wherever it is, and do all other work."""
     overwrite_sqlite_page(_queue(shop), name)
     write_contacts(shop.root, new="new@example.com")
     said = ondatra.run_project(shop)
@@ -76,8 +76,10 @@ def test_a_damaged_page_fails_one_sync_and_one_file(
         ("unit", "8 of its rows are in no known state"),
     ],
 )
-def test_rows_that_an_index_hides_are_missed(shop: ShopProject, ondatra: CommandLine, place: str, why: str) -> None:
-    """SQLite finds the page sound. Whether the table or its index is right can't be told from them."""
+def test_rows_hidden_by_a_damaged_index_make_the_sync_fail(
+    shop: ShopProject, ondatra: CommandLine, place: str, why: str
+) -> None:
+    """SQLite finds the page valid. Neither the table nor the index shows which of them is right."""
     assert 8 == replace_in_sqlite_page(_queue(shop), place, b"waiting", b"waitinc")
     said = ondatra.run_project(shop)
     assert 1 == said.exit_code
@@ -89,7 +91,7 @@ def test_rows_that_an_index_hides_are_missed(shop: ShopProject, ondatra: Command
 
 
 def test_the_remedy_brings_the_rows_back(shop: ShopProject, ondatra: CommandLine) -> None:
-    """None is lost, and those that were delivered aren't sent again."""
+    """After the file is moved away, the next run rebuilds the queue and delivers all eight rows."""
     replace_in_sqlite_page(_queue(shop), "unit_next", b"waiting", b"waitinc")
     ondatra.run_project(shop)
     (shop.root / "lib" / "ads_push.star").write_text(TAKES_ALL)

@@ -1,4 +1,4 @@
-"""Waiting events in plan, run, sensor and dry run: asked for once, flushed once, told of everywhere."""
+"""The waiting events of a model in plan, run, sensor and dry run: requested once, flushed once, always reported."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ FILES = {"models/events/views.sql": "-- @kind: events\npage STRING NOT NULL\n"}
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
-    """A shop that takes events, whose tables have been made."""
+    """Return a shop with an event model whose tables exist."""
     shop = ShopProject.create(tmp_path / "my shop", url=api.url, files=FILES)
     workspace = shop.workspace
     assert 0 == execute_plan(workspace, workspace.plan([MODEL]), opened=shop.open_engine)
@@ -51,8 +51,8 @@ def asked(answer: dg.SensorResult) -> list[tuple[str | None, list[dg.AssetKey] |
     return [(request.run_key, list(request.asset_selection or ())) for request in answer.run_requests or ()]
 
 
-def test_a_run_has_to_do_with_events_only_when_some_wait(shop: ShopProject) -> None:
-    """It is planned without Spark: a run with nothing to do stays quick."""
+def test_a_plan_includes_an_event_model_only_when_events_wait(shop: ShopProject) -> None:
+    """The plan needs no Spark, so a run with nothing to do stays quick."""
     (step,) = shop.workspace.plan([MODEL]).models
     assert (False, "nothing it reads has changed") == (step.will_run, step.reason)
     take(shop, "/a", "/b")
@@ -60,7 +60,7 @@ def test_a_run_has_to_do_with_events_only_when_some_wait(shop: ShopProject) -> N
     assert (True, "2 events wait") == (step.will_run, step.reason)
 
 
-def test_a_run_brings_what_waits_into_the_table_once_and_drops_it(shop: ShopProject) -> None:
+def test_a_run_moves_waiting_events_into_the_table_once(shop: ShopProject) -> None:
     take(shop, "/a", "/b")
     workspace = shop.workspace
     assert 0 == execute_plan(workspace, workspace.plan([MODEL]), opened=shop.open_engine)
@@ -69,8 +69,8 @@ def test_a_run_brings_what_waits_into_the_table_once_and_drops_it(shop: ShopProj
     assert not shop.workspace.plan([MODEL]).has_work
 
 
-def test_a_dry_run_leaves_what_waits(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """And tells how much it is."""
+def test_a_dry_run_leaves_events_waiting(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """The dry run reports how many they are."""
     take(shop, "/a", "/b")
     workspace = shop.workspace
     plan = plan_run(workspace, [MODEL], is_dry=True)
@@ -80,48 +80,50 @@ def test_a_dry_run_leaves_what_waits(shop: ShopProject, capfd: pytest.CaptureFix
     assert 2 == workspace.events_waiting(MODEL).events
 
 
-def test_a_column_more_is_no_reason_to_wait(shop: ShopProject) -> None:
-    """The plainest reason stands first; the events are taken in the same run."""
+def test_the_plan_shows_a_new_column_before_waiting_events(shop: ShopProject) -> None:
+    """The plan shows the simplest reason. The events are written in the same run."""
     take(shop, "/a")
     (shop.root / "models/events/views.sql").write_text(FILES["models/events/views.sql"] + ", seconds INT")
     (step,) = shop.workspace.plan([MODEL]).models
     assert (True, "its definition changed") == (step.will_run, step.reason)
 
 
-def test_the_sensor_is_there_where_there_are_events_and_on(shop: ShopProject) -> None:
-    """Nobody thinks of a switch."""
+def test_the_flush_sensor_exists_for_event_models_and_is_on(shop: ShopProject) -> None:
+    """The user doesn't have to switch it on."""
     sensors = {sensor.name: sensor for sensor in definitions_of(shop.workspace).sensors or ()}
     assert dg.DefaultSensorStatus.RUNNING is sensors["flush_events"].default_status  # type: ignore[union-attr]
     (shop.root / "models/events/views.sql").unlink()
     assert "flush_events" not in {sensor.name for sensor in definitions_of(shop.workspace).sensors or ()}
 
 
-def test_events_that_have_waited_long_enough_ask_for_one_run(
+def test_events_that_have_waited_long_enough_request_one_run(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """However many ticks pass and however many come after: what waits is the same until it is taken."""
+    """More ticks and more events request no second run at once. Events that still wait a minute later do."""
     assert [] == asked(ticks(shop, dagster_instance))
     take(shop, "/a", at=1000)
-    assert [] == asked(ticks(shop, dagster_instance, now=1059))  # a run a minute is enough
+    assert [] == asked(ticks(shop, dagster_instance, now=1059))  # one run a minute is enough
     first = ticks(shop, dagster_instance, now=1060)
     numbering = shop.workspace.events(shop.workspace.project.model(MODEL)).sequence_id  # type: ignore[union-attr]
     assert [(f"{MODEL}:{numbering}@1#1@1060", [VIEWS])] == asked(first)
     take(shop, "/b", at=1061)
     assert [] == asked(ticks(shop, dagster_instance, now=1075, cursor=first.cursor))
-    second = ticks(shop, dagster_instance, now=1120, cursor=first.cursor)  # that run came to nothing
+    second = ticks(shop, dagster_instance, now=1120, cursor=first.cursor)  # the first run wrote nothing
     assert [(f"{MODEL}:{numbering}@1#2@1120", [VIEWS])] == asked(second)
 
 
-def test_events_that_came_while_the_clock_was_ahead_are_old_enough(
+def test_events_from_a_clock_that_was_ahead_count_as_old_enough(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """Nobody knows for how long they wait; four minutes are no jump."""
+    """Their waiting time is unknown. A difference of four minutes isn't taken for a jump of the clock."""
     take(shop, "/a", at=1000 + 240)
     assert [] == asked(ticks(shop, dagster_instance, now=1000))
     assert 1 == len(asked(ticks(shop, dagster_instance, now=900)))
 
 
-def test_a_run_that_is_on_its_way_is_enough(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+def test_no_run_is_requested_while_another_is_in_progress(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
     take(shop, "/a")
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
     started = dg.DagsterRunStatus.STARTED
@@ -132,10 +134,10 @@ def test_a_run_that_is_on_its_way_is_enough(shop: ShopProject, dagster_instance:
     assert 1 == len(asked(ticks(shop, dagster_instance)))
 
 
-def test_what_the_sensor_asks_for_is_a_run_that_flushes(
+def test_the_run_that_the_sensor_requests_flushes_the_events(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """And afterwards nothing is asked for."""
+    """Afterwards the sensor requests no run."""
     take(shop, "/a")
     (request,) = ticks(shop, dagster_instance).run_requests or ()
     job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()

@@ -1,4 +1,4 @@
-"""What `ondatra run` starts: Dagster in process, on the project's own instance."""
+"""The runs that `ondatra run` starts: Dagster in the same process, on the project's own instance."""
 
 import logging
 import subprocess
@@ -26,10 +26,10 @@ def run(shop: ShopProject) -> DagsterRunResult:
         return run_plan(engine, workspace.plan(), trigger="test")
 
 
-def test_a_run_tells_of_each_model_and_sync_and_is_in_dagsters_history(
+def test_a_run_reports_each_model_and_sync_and_is_in_dagsters_history(
     shop: ShopProject, api: DemoApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """From whichever folder it is called: the paths in dagster.yaml are relative to it."""
+    """The paths in dagster.yaml are relative to the project, in whichever folder the command is called."""
     monkeypatch.chdir(tmp_path)
     (shop.root / "dagster.yaml").write_text(DAGSTER_YAML)
     end = run(shop)
@@ -44,8 +44,8 @@ def test_a_run_tells_of_each_model_and_sync_and_is_in_dagsters_history(
         assert dg.DagsterRunStatus.SUCCESS == instance.get_run_by_id(end.run_id).status  # type: ignore[union-attr]
 
 
-def test_only_what_has_work_runs(shop: ShopProject, api: DemoApi) -> None:
-    """Thirty steps that do nothing cost four seconds."""
+def test_only_models_and_syncs_with_work_run(shop: ShopProject, api: DemoApi) -> None:
+    """Thirty steps that do nothing would take four seconds."""
     run(shop)
     shop.progress.model_results.clear()
     api.fail(status=503, times=1, path="/crm/*")
@@ -55,29 +55,31 @@ def test_only_what_has_work_runs(shop: ShopProject, api: DemoApi) -> None:
     assert not shop.workspace.plan().has_work
 
 
-def test_a_check_at_error_is_no_good_end(shop: ShopProject, api: DemoApi) -> None:
-    """Exit code 1 is what a scheduler looks at."""
+def test_a_failed_check_with_severity_error_fails_the_run(shop: ShopProject, api: DemoApi) -> None:
+    """A scheduler looks at the exit code, which is 1 then."""
     write_contacts(shop.root, a1="nonsense")
     assert not run(shop).is_successful
 
 
-def test_nothing_of_dagsters_talk_reaches_the_screen(
+def test_dagsters_log_does_not_reach_the_screen(
     shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """People's lines would drown in it."""
+    """The lines for the user would be hard to find in it."""
     run(shop)
     assert ("", "") == capfd.readouterr()
 
 
 def test_a_run_without_dagster_yaml_keeps_its_history_in_the_state_folder(shop: ShopProject, api: DemoApi) -> None:
-    """Nothing of it may lie around in the project."""
+    """No file of Dagster may appear in the project's own folder."""
     before = {path.name for path in shop.root.iterdir()}
     run(shop)
     assert before | {".ondatra"} == {path.name for path in shop.root.iterdir()}
 
 
-def test_dagster_home_wins(shop: ShopProject, api: DemoApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Who has set it looks for the history there."""
+def test_dagster_home_decides_where_the_history_is(
+    shop: ShopProject, api: DemoApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user who has set it looks for the history there."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
@@ -123,8 +125,8 @@ def status(dagster_instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunSt
     return run.status
 
 
-def test_a_run_whose_process_died_is_called_failed(tmp_path: Path, dagster_instance: dg.DagsterInstance) -> None:
-    """Dagster would say for ever that it goes on, and with one run at a time start no other."""
+def test_a_run_whose_process_died_is_marked_as_failed(tmp_path: Path, dagster_instance: dg.DagsterInstance) -> None:
+    """Dagster would show it as running forever, and with one run at a time it would start no other."""
     run_id = a_started_run(dagster_instance)
     child = subprocess.Popen(
         [sys.executable, "-c", DIES_IN_A_RUN, str(tmp_path), run_id], stdout=subprocess.PIPE, text=True
@@ -141,10 +143,10 @@ def test_a_run_whose_process_died_is_called_failed(tmp_path: Path, dagster_insta
     assert [] == list((tmp_path / "locks" / "runs").iterdir())
 
 
-def test_a_run_that_has_let_go_is_not_called_failed_before_dagster_has_noted_its_end(
+def test_a_run_that_has_released_its_lock_is_not_marked_as_failed(
     tmp_path: Path, dagster_instance: dg.DagsterInstance
 ) -> None:
-    """A sensor may look in between: a push that went well would be shown as failed."""
+    """A sensor may look before Dagster has stored the end. A push that succeeded would be shown as failed."""
     run_id = a_started_run(dagster_instance)
     with lock_run(dagster_instance, tmp_path, run_id):
         pass
@@ -152,8 +154,8 @@ def test_a_run_that_has_let_go_is_not_called_failed_before_dagster_has_noted_its
     assert dg.DagsterRunStatus.STARTED == status(dagster_instance, run_id)
 
 
-def test_a_run_that_lives_is_left_alone(tmp_path: Path, dagster_instance: dg.DagsterInstance) -> None:
-    """So is one that isn't ours to judge."""
+def test_a_run_in_progress_is_not_marked_as_failed(tmp_path: Path, dagster_instance: dg.DagsterInstance) -> None:
+    """A run without a lock of ours isn't changed either."""
     ours, foreign = a_started_run(dagster_instance), a_started_run(dagster_instance)
     with lock_run(dagster_instance, tmp_path, ours):
         close_abandoned_runs(dagster_instance, tmp_path)
@@ -162,8 +164,8 @@ def test_a_run_that_lives_is_left_alone(tmp_path: Path, dagster_instance: dg.Dag
     assert [] == list((tmp_path / "locks" / "runs").iterdir())
 
 
-def test_who_waits_for_another_run_says_so() -> None:
-    """For up to ten minutes, in which nothing else is told."""
+def test_a_run_that_waits_for_another_one_reports_it() -> None:
+    """It may wait for up to ten minutes, in which it prints nothing else."""
     told: list[str] = []
     with report_waits(told.append):
         logging.getLogger(table_locks.__name__).warning("waiting for run x, which holds mart.a")

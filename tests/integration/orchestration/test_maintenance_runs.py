@@ -1,4 +1,4 @@
-"""What is done from time to time: through Dagster's jobs, by the command, and at the end of a run."""
+"""The maintenance duties: through Dagster's jobs, by `ondatra maintain`, and at the end of a run."""
 
 import dataclasses
 import logging
@@ -27,7 +27,7 @@ TASKS = [
 
 
 def send(shop: ShopProject) -> int:
-    """`ondatra run`."""
+    """Return the exit code of `ondatra run`."""
     workspace = shop.workspace
     return execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
 
@@ -48,8 +48,8 @@ def be_busy() -> None:
     raise BusyError("ondatra.sync_log is held by process 7")
 
 
-def test_maintain_does_each_duty_and_tells_of_it(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """One object a duty for programs, a line for people."""
+def test_maintain_does_and_reports_each_duty(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """Programs get one JSON object for each duty, and people get one line."""
     send(shop)
     capfd.readouterr()
     assert 0 == run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
@@ -65,8 +65,8 @@ def test_maintain_does_each_duty_and_tells_of_it(shop: ShopProject, capfd: pytes
     assert 2 == len(shop.tables.log.read_rows())
 
 
-def test_a_duty_that_fails_leaves_the_others_to_be_done(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """And its run isn't a good one."""
+def test_a_failed_duty_does_not_stop_the_others(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """The exit code is still 1."""
     send(shop)
     shop.tables.log.on_commit = lambda _: refuse()
     assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
@@ -75,10 +75,10 @@ def test_a_duty_that_fails_leaves_the_others_to_be_done(shop: ShopProject, capfd
     assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
 
 
-def test_a_duty_that_meets_what_nobody_foresaw_leaves_the_others_to_be_done(
+def test_an_unexpected_error_in_a_duty_does_not_stop_the_others(
     shop: ShopProject, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its trace is for the developer."""
+    """The traceback is in a file, for the developer."""
     send(shop)
     shop.tables.log.on_commit = None
     assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
@@ -88,8 +88,8 @@ def test_a_duty_that_meets_what_nobody_foresaw_leaves_the_others_to_be_done(
     assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
 
 
-def test_dagster_does_the_same_each_day(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """Through the same code."""
+def test_dagsters_maintenance_job_does_the_same_duties(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """The job and `ondatra maintain` share their code."""
     send(shop)
     result = job(shop, dagster_instance, "ondatra_maintain_job")
     assert result.success
@@ -101,8 +101,8 @@ def test_dagster_does_the_same_each_day(shop: ShopProject, dagster_instance: dg.
     }
 
 
-def test_a_duty_that_fails_fails_dagsters_run(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """With its sentence."""
+def test_a_failed_duty_fails_dagsters_run(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """The failure of the run has the duty's message."""
     send(shop)
     shop.tables.log.on_commit = lambda _: refuse()
     result = job(shop, dagster_instance, "ondatra_maintain_job")
@@ -110,15 +110,15 @@ def test_a_duty_that_fails_fails_dagsters_run(shop: ShopProject, dagster_instanc
     assert "no room" in str(failure.step_failure_data.user_failure_data)
 
 
-def test_the_fact_tables_have_a_job_of_their_own(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """A sync is in them before it has sent anything."""
+def test_the_fact_tables_have_a_separate_job(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """A sync is in the fact tables before it has sent anything."""
     assert job(shop, dagster_instance, "ondatra_fact_tables_job").success
     facts = Path(shop.workspace.settings.tracking) / "metadata" / "1"
     assert ["Demo"] == pq.read_table(facts / "destinations.parquet")["name"].to_pylist()
 
 
-def test_a_run_with_spark_up_keeps_the_log(shop: ShopProject) -> None:
-    """Others leave it alone, and start nothing for it."""
+def test_a_run_that_has_started_spark_writes_the_sync_log(shop: ShopProject) -> None:
+    """Other runs don't write the log, and don't start Spark for it."""
     send(shop)
     assert [] == shop.tables.log.read_rows()
     shop.tables.is_open = True
@@ -128,10 +128,10 @@ def test_a_run_with_spark_up_keeps_the_log(shop: ShopProject) -> None:
 
 
 @pytest.mark.parametrize("trouble", [refuse, be_busy])
-def test_a_run_is_none_the_worse_for_a_log_that_cannot_be_kept(
+def test_a_run_succeeds_when_the_sync_log_cannot_be_written(
     shop: ShopProject, caplog: pytest.LogCaptureFixture, trouble: object
 ) -> None:
-    """The rows have arrived; the next run appends what is missing."""
+    """The rows have arrived. The next run appends the missing records."""
     caplog.set_level(logging.WARNING)
     shop.tables.is_open = True
     shop.tables.log.on_commit = lambda _: trouble()
@@ -145,10 +145,10 @@ def test_a_run_is_none_the_worse_for_a_log_that_cannot_be_kept(
     assert 3 == len(shop.tables.log.read_rows())
 
 
-def test_a_queue_of_before_what_was_freed_is_not_gone_on_from(
+def test_a_restored_queue_from_before_freed_versions_fails_the_run(
     shop: ShopProject, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Somebody has put an older state back: to read on would leave changes out."""
+    """The user restored an older state. A run that reads on from there would miss changes."""
     send(shop)
     table = shop.tables.table("sync.crm")
     for name in ("ann", "amy"):
@@ -171,10 +171,10 @@ def test_a_queue_of_before_what_was_freed_is_not_gone_on_from(
     assert "was freed, which a newer state of sync.crm had seen" in capfd.readouterr().err
 
 
-def test_maintain_takes_in_what_a_sync_has_not_seen_and_sends_nothing(
+def test_maintain_reads_new_versions_into_queues_and_sends_nothing(
     shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """So that what it hasn't seen holds no space back; a lost queue goes on from there."""
+    """Unread versions would keep disk space from being freed. A lost queue is rebuilt from the new watermark."""
     send(shop)
     write_contacts(shop.root, a1="ann@example.com", b2="bob@example.com")
     workspace = shop.workspace
@@ -196,8 +196,8 @@ def test_maintain_takes_in_what_a_sync_has_not_seen_and_sends_nothing(
     assert {"ann@example.com", "bob@example.com"} == {row["email"] for row in api.contacts().values()}
 
 
-def test_sinks_that_are_off_are_left_alone(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing of them runs; their watermark keeps what they need."""
+def test_maintain_does_not_touch_sinks_that_are_off(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing of them runs. Their watermark keeps the versions that they need."""
     send(shop)
     write_contacts(shop.root, a1="ann@example.com")
     (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
@@ -213,7 +213,7 @@ def test_sinks_that_are_off_are_left_alone(shop: ShopProject, capfd: pytest.Capt
 def test_dead_letters_are_reported_with_their_age(
     shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody else comes back to old ones."""
+    """Nothing else reminds the operator of old dead letters."""
     api.fail(status=422, times=10, path="/crm/*")
     send(shop)
     workspace = dataclasses.replace(shop.workspace, clock=lambda: time.time() + 3 * 86_400)
@@ -222,8 +222,8 @@ def test_dead_letters_are_reported_with_their_age(
     assert "dead_letters: 2 dead letters of sync.crm, the oldest of 3 days" in capfd.readouterr().err
 
 
-def test_a_file_that_is_at_work_is_told_of_by_maintain(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """And it isn't touched."""
+def test_maintain_reports_a_queue_in_use(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """Maintenance doesn't touch a queue that another process has open."""
     send(shop)
     capfd.readouterr()
     sync = shop.workspace.syncs["sync.crm"]

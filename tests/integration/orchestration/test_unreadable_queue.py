@@ -1,4 +1,4 @@
-"""One queue that can't be read fails its own sync, and hides and holds up no other."""
+"""A queue that can't be read: its own sync fails, and no other sync is hidden or delayed."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ MODEL = "-- @kind: merge\n-- @unique_key: id\n-- @sink: takes_all\nSELECT id, em
 
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
-    """Two syncs have run; then the queue of the one that comes first is damaged, and both have news."""
+    """Return a shop of two syncs that have run, with new rows for both and a damaged queue of the first."""
     files = {"models/sync/ads.sql": MODEL, "lib/takes_all.star": TAKES_ALL}
     shop = ShopProject.create(tmp_path / "my shop", url=api.url, files=files)
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
@@ -50,8 +50,8 @@ def go(shop: ShopProject, *, is_dry: bool = False) -> int:
     return execute_plan(workspace, plan, RunCommandOptions(is_dry=is_dry), opened=shop.open_engine)
 
 
-def test_status_shows_all_others_and_what_to_do(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1: something is wrong, and it is said where people and programs look for this sync."""
+def test_status_shows_all_other_syncs_and_the_remedy(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 1, and the error is where people and programs look for this sync."""
     capfd.readouterr()
     assert 1 == status.main(["--json"], standalone_mode=False)
     lines = {
@@ -69,7 +69,7 @@ def test_status_shows_all_others_and_what_to_do(shop: ShopProject, capfd: pytest
     assert line.startswith("sync.ads")
 
 
-def test_a_run_fails_just_that_sync(shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_fails_only_that_sync(shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]) -> None:
     """Models and the other syncs run."""
     capfd.readouterr()
     assert 1 == go(shop)
@@ -80,10 +80,10 @@ def test_a_run_fails_just_that_sync(shop: ShopProject, api: DemoApi, capfd: pyte
     assert ["ann@example.com"] == [row["email"] for row in api.contacts().values()]
 
 
-def test_its_check_says_why_nothing_came_of_it(
+def test_the_check_of_the_unreadable_sync_fails(
     shop: ShopProject, materialize: Callable[..., dg.ExecuteInProcessResult]
 ) -> None:
-    """What it said of the run before would stand there and be green."""
+    """Otherwise the passed check of an earlier run would still be shown."""
     checks = {
         (check.asset_key.path[-1], check.check_name): check.passed
         for event in materialize(shop).all_events
@@ -93,8 +93,8 @@ def test_its_check_says_why_nothing_came_of_it(
     assert (False, True) == (checks["ads", "undelivered"], checks["crm", "undelivered"])
 
 
-def test_a_dry_run_forecasts_the_others(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """It works on copies, which are as damaged."""
+def test_a_dry_run_forecasts_the_other_syncs(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """It works on copies of the queues, which have the same damage."""
     capfd.readouterr()
     assert 1 == go(shop, is_dry=True)
     said = capfd.readouterr()
@@ -103,12 +103,12 @@ def test_a_dry_run_forecasts_the_others(shop: ShopProject, capfd: pytest.Capture
 
 
 def test_with_sinks_off_nothing_fails(shop: ShopProject) -> None:
-    """Nothing of a sync is looked at then."""
+    """No part of a sync is read then."""
     (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
     assert [0, 0] == [go(shop), go(shop)]
 
 
-def test_metrics_leave_out_what_nobody_knows(shop: ShopProject) -> None:
+def test_metrics_leave_out_an_unknown_queue_depth(shop: ShopProject) -> None:
     """A depth of 0 would say that all is well."""
     told = project_metrics_text(shop.workspace)
     assert 'ondatra_sync_queue_depth{sync="sync.crm"} 0' in told
@@ -116,8 +116,10 @@ def test_metrics_leave_out_what_nobody_knows(shop: ShopProject) -> None:
     assert 'ondatra_sync_runs_total{sync="sync.ads"} 1' in told
 
 
-def test_the_sensor_still_wakes_the_others(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    """And the one itself ever less often, as each run that fails."""
+def test_the_sensor_does_not_request_the_failed_sync_at_each_tick(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
+    """It requests the sync less and less often, as after any failed run."""
     go(shop)
     at = shop.workspace.clock()
     sensor, cursor, keys = due_sensor(dataclasses.replace(shop.workspace, clock=lambda: at)), None, []
@@ -135,16 +137,16 @@ def receiver() -> Iterator[WebhookReceiver]:
         yield received
 
 
-def test_its_failure_fires_and_the_others_are_looked_at(shop: ShopProject, receiver: WebhookReceiver) -> None:
-    """What is amiss with one is no reason not to tell."""
+def test_the_failure_fires_and_the_other_syncs_are_checked(shop: ShopProject, receiver: WebhookReceiver) -> None:
+    """A problem with one sync is no reason to send no alerts."""
     (shop.root / "pyproject.toml").write_text(f'[tool.ondatra.alerts]\nwebhook = "{receiver.url}"\n')
     assert 1 == go(shop)
     assert [("sync.ads", "failed", "fired")] == receiver.alerts()
     assert 1 == AlertService(shop.workspace).check_and_send().counts["alerting"]
 
 
-def test_maintenance_goes_on_with_the_others(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
-    """Their feeds are taken in, their dead letters counted, their files made smaller."""
+def test_maintenance_continues_with_the_other_syncs(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """It reads their feeds, counts their dead letters and compacts their files."""
     workspace = shop.workspace
     plan = workspace.plan(None)
     models = dataclasses.replace(plan, syncs=())
@@ -154,7 +156,7 @@ def test_maintenance_goes_on_with_the_others(shop: ShopProject, capfd: pytest.Ca
     said = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
     bad = sorted(name for name, line in said.items() if not line["ok"])
     assert ["dead_letters", "feeds", "state_files", "tables"] == bad
-    assert said["tables"]["did"].startswith("sync.ads: ")  # what its sync has seen nobody knows: all stays
+    assert said["tables"]["did"].startswith("sync.ads: ")  # the watermark of its sync is unknown, so all versions stay
     assert "sync.ads.sqlite" in said["feeds"]["did"]
     assert 1 == said["feeds"]["syncs"]
     assert "unknown for sync.ads" in said["dead_letters"]["did"]
