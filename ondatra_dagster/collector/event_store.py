@@ -60,9 +60,9 @@ SCHEMA = SqliteSchema(
         ),
     ),
     if_damaged=(
-        "don't delete it, for it has acknowledged events that no table has yet: stop the collector, keep a"
-        " copy, bring the file back from a backup, or save what `sqlite3 FILE .recover` reads; when nothing"
-        " helps, move it away, and the events in it are lost"
+        "don't delete it: it has acknowledged events that are in no table yet. Stop the collector, and keep a copy."
+        " Then bring the file back from a backup, or save what `sqlite3 FILE .recover` reads."
+        " If nothing helps, move it away; its events are then lost"
     ),
     page_bytes=16_384,  # a batch takes a few pages, and one event shares its page with others
 )

@@ -198,5 +198,5 @@ def sync_links(sync: Sync, *, run: str | None = None) -> Html:
     ]
     return element(
         "nav", [element("a", name, href=link, class_=css_class) for name, link, css_class in links], class_="ways",
-        aria_label="Of this sync",
+        aria_label="Pages of this sync",
     )  # fmt: skip

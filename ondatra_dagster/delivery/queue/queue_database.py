@@ -26,7 +26,7 @@ from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, o
 NOTHING_ENQUEUED = -1  # the watermark before the changes of any version
 DAMAGE_ADVICE = (
     "move it away: the next run rebuilds it from the queue snapshot and the records, and repeats no recorded"
-    " delivery; only the waiting times of rows and dead letters are lost"
+    " delivery. Only the waiting times of rows and dead letters are lost"
 )
 SCHEMA = SqliteSchema(
     "queue",

@@ -193,7 +193,7 @@ def _refuse_if_run_before(sync: Sync, ports: Ports) -> None:
     if records or ports.history.as_required().has_begun(sync.id):
         raise ResyncNeededError(
             f"{sync.id} has run before, but both its queue and its queue snapshot in the tracking store are lost,"
-            " so the API's content is unknown; restore one of them, or run"
+            " so the API's content is unknown. Restore one of them, or run"
             f" `ondatra resync {sync.id}`, or send all rows as new ones: `ondatra run --allow-new-state"
             f" {sync.model.name}`"
         )
@@ -210,7 +210,7 @@ def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None
         raise ResyncNeededError(
             f"{sync.id} has {sync.model.name} up to version {queue.watermark}, but the changes between"
             f" that and version {source.oldest_readable_version} were removed, after a newer state of {sync.id} had"
-            f" them: it was restored from a backup; run `ondatra resync {sync.id}`"
+            f" them. It was restored from a backup; run `ondatra resync {sync.id}`"
         )
 
 

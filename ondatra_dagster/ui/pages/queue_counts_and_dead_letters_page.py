@@ -102,7 +102,7 @@ def _queue_facts(sync: Sync, queue: QueueStatus | None, now: datetime) -> Html:
         [
             ("Pending", _stage_count_link(sync, RecordStage.PENDING, queue.pending_units)),
             ("Waiting", _stage_count_link(sync, RecordStage.WAITING, queue.waiting_units)),
-            ("Of these due", format_number(queue.due_units)),
+            ("Due now", format_number(queue.due_units)),
             ("In open jobs", format_number(queue.units_in_jobs)),
             ("Oldest has waited", format_age(queue.oldest_since, now)),
             ("Next retry", format_due_time(queue.next_due_at, now)),

@@ -91,8 +91,8 @@ def records_page(asked: PageRequest) -> Page:
 
 def _subtitle(asked: PageRequest) -> Content:
     if asked.run_id:
-        return ("Of run ", element("code", asked.run_id))
-    return "Of all runs whose records are kept, and of rows that are still to be sent"
+        return ("Run ", element("code", asked.run_id))
+    return "All runs whose records are kept, and rows that are still to be sent"
 
 
 def _record_count(asked: PageRequest) -> Content:

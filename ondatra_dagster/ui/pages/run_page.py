@@ -167,7 +167,7 @@ def _crash_notice(run: PastRun) -> Content:
     """Return a notice for a run that was killed before it reported."""
     if run.result is not RunResult.CRASHED:
         return None
-    notice = "Its process ended unexpectedly. What it delivered is among its records; the next run counts it."
+    notice = "Its process ended unexpectedly. Its deliveries are among its records; the next run counts them."
     return element("p", notice, class_="notice")
 
 

@@ -116,7 +116,7 @@ def test_each_count_links_to_exactly_its_records(get_page: PageReader, run_ids: 
             if "status=" not in link:
                 continue
             told = get_page(link)
-            (counted,) = re.findall(r" Records ([0-9,]+) Of run ", told.text)
+            (counted,) = re.findall(r" Records ([0-9,]+) Run ", told.text)
             assert (text, text) == (counted, str(len(told.tag_attributes("details"))))
             followed.add(link.partition("status=")[2])
     of_all = {"succeeded", "rejected", "invalid"}
@@ -274,7 +274,7 @@ def test_a_run_whose_process_has_ended_is_shown_as_crashed(tmp_path: Path, api: 
     assert "✕ crashed" in told.text
     page = look(f"{SYNC}/runs/{run_id}")
     assert "✕ crashed" in page.text
-    assert "What it delivered is among its records; the next run counts it." in page.text
+    assert "Its deliveries are among its records; the next run counts them." in page.text
     assert "Took -" in page.text  # the end time is unknown, and the run doesn't continue
     assert not any("data-live" in each for each in page.tag_attributes("main"))
     assert "✕ crashed ondatra run full the first run sends the whole table - → 0 - - - - - view" in look(SYNC).text
