@@ -71,8 +71,9 @@ def clear_earlier_signal() -> None:
 
 def clear_signal() -> None:
     """Clear the signal. A server that ended because of the signal calls this."""
-    _state.first_signal = None
-    _state.is_received.clear()
+    with _state.lock:
+        _state.first_signal = None
+        _state.is_received.clear()
 
 
 def grace_seconds() -> float:
@@ -156,6 +157,8 @@ def _call_actions() -> None:
     while True:
         _state.signals.get()
         with _state.lock:
+            if _state.first_signal is None:  # cleared before this thread got it
+                continue
             is_first = not _state.is_received.is_set()
             _state.is_received.set()
             actions = list(_state.actions) if is_first else []

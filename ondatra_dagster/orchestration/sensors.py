@@ -76,20 +76,14 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
-        previous_requests = load_requests(context.cursor)
+        previous = load_requests(context.cursor)
         keys = {sync.id: sync_key(sync.model) for sync in workspace.syncs.values()}
         busy_keys = keys_in_unfinished_runs(context.instance, list(keys.values()))
-        sensor_requests = _choose_requests(
-            _syncs_with_work(workspace), previous_requests, busy_keys, now=workspace.clock()
-        )
-        requested_names = [
-            name
-            for name, sensor_request in sensor_requests.items()
-            if sensor_request.tries and sensor_request != previous_requests.get(name)
-        ]
-        requests = [_build_run_request({name: sensor_requests[name]}, [keys[name]]) for name in requested_names]
-        skip_reason = None if requested_names else "nothing is due"
-        return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
+        current = _choose_requests(_syncs_with_work(workspace), previous, busy_keys, now=workspace.clock())
+        due = {name: request for name, request in _new_requests(current, previous).items() if request.tries}
+        run_requests = [_build_run_request({name: request}, [keys[name]]) for name, request in due.items()]
+        skip_reason = None if due else "nothing is due"
+        return dg.SensorResult(run_requests=run_requests, skip_reason=skip_reason, cursor=dump_requests(current))
 
     return sensor
 
@@ -176,21 +170,22 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
-        previous_requests = load_requests(context.cursor)
+        previous = load_requests(context.cursor)
         busy_keys = keys_in_unfinished_runs(context.instance, list(keys.values()))
-        sensor_requests = _choose_requests(
-            _models_with_due_events(workspace), previous_requests, busy_keys, now=workspace.clock()
-        )
-        new_requests = {
-            name: sensor_request
-            for name, sensor_request in sensor_requests.items()
-            if sensor_request != previous_requests.get(name)
-        }
-        requests = [_build_run_request(new_requests, [keys[name] for name in new_requests])] if new_requests else []
-        skip_reason = None if new_requests else "no events have waited long enough"
-        return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
+        current = _choose_requests(_models_with_due_events(workspace), previous, busy_keys, now=workspace.clock())
+        new = _new_requests(current, previous)
+        run_requests = [_build_run_request(new, [keys[name] for name in new])] if new else []
+        skip_reason = None if new else "no events have waited long enough"
+        return dg.SensorResult(run_requests=run_requests, skip_reason=skip_reason, cursor=dump_requests(current))
 
     return sensor
+
+
+def _new_requests(
+    current: Mapping[str, SensorRequest], previous: Mapping[str, SensorRequest]
+) -> dict[str, SensorRequest]:
+    """Return the requests that differ from those of the previous tick."""
+    return {name: request for name, request in current.items() if request != previous.get(name)}
 
 
 def event_models(workspace: Workspace) -> list[Model]:
@@ -230,22 +225,13 @@ def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
-        previous_requests = load_requests(context.cursor)
+        previous = load_requests(context.cursor)
         busy_keys = keys_in_unfinished_runs(context.instance, _asset_keys(models))
         steps, now = _steps_with_work(workspace), workspace.clock()
-        sensor_requests, requested_models = _choose_models(steps, previous_requests, busy_keys, now=now)
-        new_requests = {
-            name: sensor_request
-            for name, sensor_request in sensor_requests.items()
-            if sensor_request != previous_requests.get(name)
-        }
-        requests = [_build_run_request(new_requests, _asset_keys(requested_models))] if requested_models else []
-        skip_reason = (
-            None
-            if requested_models
-            else _skip_reason([step.model for step in steps], sensor_requests, busy_keys, now=now)
-        )
-        return dg.SensorResult(run_requests=requests, skip_reason=skip_reason, cursor=dump_requests(sensor_requests))
+        current, chosen = _choose_models(steps, previous, busy_keys, now=now)
+        run_requests = [_build_run_request(_new_requests(current, previous), _asset_keys(chosen))] if chosen else []
+        skip_reason = None if chosen else _skip_reason([step.model for step in steps], current, busy_keys, now=now)
+        return dg.SensorResult(run_requests=run_requests, skip_reason=skip_reason, cursor=dump_requests(current))
 
     return sensor
 

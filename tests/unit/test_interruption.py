@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -77,3 +78,31 @@ def test_a_waiting_thread_is_woken() -> None:
     with interruption.on_interruption(lambda: woken.append("late")):
         pass
     assert ["sleep", "late"] == woken
+
+
+def test_a_cleared_signal_does_not_interrupt_the_next_work() -> None:
+    """The thread that calls the actions may be late: it gets a signal that was cleared in the meantime."""
+    is_busy, may_continue, has_acted = threading.Event(), threading.Event(), threading.Event()
+    signals: list[int | None] = []
+
+    def delay() -> None:
+        is_busy.set()
+        assert may_continue.wait(60)
+
+    def act() -> None:
+        signals.append(interruption.received_signal())
+        has_acted.set()
+
+    with interruption.record_signals():
+        with interruption.on_interruption(delay):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert is_busy.wait(60)
+            os.kill(os.getpid(), signal.SIGINT)  # the busy thread gets it later
+            interruption.clear_signal()
+        with interruption.on_interruption(act):
+            may_continue.set()
+            while not interruption._state.signals.empty():
+                time.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert has_acted.wait(60)
+    assert [signal.SIGTERM] == signals
