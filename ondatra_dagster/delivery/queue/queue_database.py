@@ -60,7 +60,7 @@ SCHEMA = SqliteSchema(
                 set_at real,  -- the moment at which due_at was set
                 message text,
                 died_at real,
-                refused_at integer,  -- the attempt at which a dead unit was rejected; null after too many attempts
+                refused_at integer,  -- the attempt at which a dead unit was rejected, null after too many attempts
                 digest integer not null  -- see damage_checksums.py
             );
             create index unit_next on unit (state, phase, outages, id);

@@ -111,7 +111,7 @@ def test_nothing_is_requested_while_a_run_that_will_push_is_on_its_way(
     )
     (skip,) = hears(shop, dagster_instance)
     assert isinstance(skip, dg.SkipReason)
-    assert "on its way" in str(skip.skip_message)
+    assert "under way" in str(skip.skip_message)
     first = ticks(shop, dagster_instance)
     dagster_instance.report_run_failed(run)
     assert [] == keys_of(first)
