@@ -144,7 +144,7 @@ class TextProgress(RunProgress):
         self._status_line.clear()
 
     def on_run_end(self, run_id: str, *, is_good: bool) -> None:
-        print_message(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
+        print_message(f"run {run_id} {'succeeded' if is_good else 'FAILED'}")
 
     def _print_line(self, sign: str, name: str, text: str) -> None:
         """Print a line that stays. A line with a sign ends a step, and removes the status line."""

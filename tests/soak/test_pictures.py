@@ -54,9 +54,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, shared_demo_api: DemoApi) 
 
 
 def run_project(root: Path) -> None:
-    """Run `ondatra run`. Exit code 1 is expected, because the check of a rejected row fails."""
+    """Run `ondatra run`: the rejected row and the API's fault are warnings."""
     done = subprocess.run([ONDATRA, "run"], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,7 @@ def test_a_run_that_attempts_nothing_reports_the_last_outage_as_a_warning(
     assert (0, calls) == (said.exit_code, len(api.calls))
     (told,) = [line for line in said.stderr.splitlines() if "the API" in line]
     assert "warning: the API was down at the newest try; 2 rows to be retried in " in told
-    assert "ended well" in said.stderr
+    assert "succeeded" in said.stderr
     api.recover()
 
 
