@@ -109,7 +109,7 @@ def test_a_machine_continues_the_work_of_a_killed_one(machines: tuple[Path, Path
     running.communicate()
     code, said = end(start_machine_run(two))
     assert 0 == code, said
-    assert "is new to this sync; it goes on from what was left" in said
+    assert "is new to this sync; it continues from the queue snapshot" in said
     keys = collections.defaultdict(set)
     for call in api.calls:
         keys[call.path, json.dumps(call.body)].add(call.idempotency_key)

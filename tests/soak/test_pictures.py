@@ -48,7 +48,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, shared_demo_api: DemoApi) 
     run_project(root)
     with customers.open("a") as file:
         file.write("C-1039,Hugo,Lund,hugo.lund@example.com,SE,2026-11-02\n")
-    shared_demo_api.fail(path="/crm/contacts", status=503, message="maintenance until 14:00")
+    shared_demo_api.fail(path="/crm/contacts", status=503, times=None, message="maintenance until 14:00")
     run_project(root)
     return root
 

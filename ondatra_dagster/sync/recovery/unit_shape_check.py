@@ -80,7 +80,7 @@ def _raise_resync_needed(left: RemainingUnits, known: UnitFormat, sync_id: str, 
     raise ResyncNeededError(
         f"{sync_id} has {form.describe_difference(known)} now, but"
         f" {format_count(left.unit_count, 'key')} in its queue{dead_letter_note}"
-        f" were enqueued with {known.describe_difference(form)} and can't be sent otherwise; restore that until"
+        f" entered it with {known.describe_difference(form)} and can't be sent otherwise; restore that until"
         f" none is left, or run `ondatra resync {sync_id}`"
     )
 

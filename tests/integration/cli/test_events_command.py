@@ -142,4 +142,4 @@ def test_status_shows_waiting_events(tmp_path: Path, ondatra: CommandLine, monke
         assert (2, "it has no table yet") == (line["events_waiting"], line["plan"])
         assert 0 <= line["oldest_event_seconds"] < 60
         (project.root / "models/events/views.sql").rename(project.root / "models/events/seen.sql")
-        assert "2 events wait for events.views, which is no model any more" in ondatra("status").stderr
+        assert "2 events wait for events.views, which is no longer a model" in ondatra("status").stderr

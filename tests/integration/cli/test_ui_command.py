@@ -71,7 +71,7 @@ def test_a_port_in_use_is_an_error_message(ondatra: CommandLine) -> None:
         port = taken.getsockname()[1]
         said = ondatra("ui", "--port", str(port))
     assert (1, "") == (said.exit_code, said.stdout)
-    assert f"port {port} is in use, perhaps by another `ondatra ui`; take another one" in said.stderr
+    assert f"port {port} is in use, perhaps by another `ondatra ui`; choose another" in said.stderr
 
 
 def test_outside_a_project_the_command_prints_an_error(ondatra: CommandLine, tmp_path, monkeypatch) -> None:
@@ -79,4 +79,4 @@ def test_outside_a_project_the_command_prints_an_error(ondatra: CommandLine, tmp
     monkeypatch.chdir(tmp_path / "nothing")
     said = ondatra("ui")
     assert (1, "") == (said.exit_code, said.stdout)
-    assert "is in no project" in said.stderr
+    assert "is not in an ondatra project" in said.stderr

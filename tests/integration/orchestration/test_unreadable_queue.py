@@ -60,7 +60,7 @@ def test_status_shows_all_other_syncs_and_the_remedy(shop: ShopProject, capfd: p
     assert {"raw.contacts", "sync.ads", "sync.crm"} == set(lines)
     ads, crm = lines["sync.ads"], lines["sync.crm"]
     assert "sync.ads.sqlite is damaged (file is not a database)" in ads["error"]
-    assert "move it away: the next run makes it again" in ads["error"]
+    assert "move it away: the next run rebuilds it" in ads["error"]
     assert [None, None, None] == [ads[name] for name in ("waiting", "open_jobs", "dead")]
     assert (None, 0, "succeeded") == (crm["error"], crm["waiting"], crm["result"])
     assert 1 == status.main([], standalone_mode=False)

@@ -38,7 +38,7 @@ class CollectorProcess:
         assert self._process.stderr
         assert select.select([self._process.stderr], [], [], START_SECONDS)[0], "the collector doesn't start"
         said = self._process.stderr.readline()
-        assert said.startswith("taking events for"), said + self._process.stderr.read()
+        assert said.startswith("accepting events for"), said + self._process.stderr.read()
         self.port = int(said.partition("127.0.0.1:")[2].partition("/")[0])
 
     def kill(self) -> None:

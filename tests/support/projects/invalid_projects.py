@@ -63,7 +63,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "a header twice",
         "-- @kind: table\n-- @kind: table\nSELECT 1 AS id\n",
-        "models/a/b.sql:2: @kind is on line 1 already; keep one of the two",
+        "models/a/b.sql:2: @kind is already on line 1; keep one of the two",
     ),
     invalid_model(
         "a header without a value",

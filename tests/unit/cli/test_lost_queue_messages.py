@@ -53,7 +53,7 @@ def test_status_shows_no_counts_and_says_what_the_next_run_does(
     assert (True, True) == (line["lost"], line["will_run"])
     assert str(line["plan"]).startswith(LOST)
     said = ondatra("status")
-    assert (0, True) == (said.exit_code, f"{LOST}, or asks for `ondatra resync sync.crm`" in said.stdout)
+    assert (0, True) == (said.exit_code, f"{LOST}, or requires `ondatra resync sync.crm`" in said.stdout)
 
 
 def test_metrics_have_no_queue_depth(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:

@@ -76,7 +76,7 @@ def test_a_permission_that_has_no_effect_is_reported(shop: ShopProject, ondatra:
     assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (said.exit_code, first_line(said))
     ondatra("pause", "sync.crm")
     said = ondatra("run", "--allow-deletes", "sync.crm")
-    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused, `ondatra resume" in first_line(said)
+    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused; `ondatra resume" in first_line(said)
 
 
 def first_line(captured_output: CommandResult) -> str:

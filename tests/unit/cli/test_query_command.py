@@ -81,7 +81,7 @@ def test_a_missing_table_of_a_source_is_reported(ondatra: CommandLine, monkeypat
 
 def test_the_sync_log_is_shown_like_any_table(shop: ShopProject, ondatra: CommandLine) -> None:
     """It is read without Spark. Before it exists, the message says when it is created."""
-    assert "it is made when a run with Spark has sent something" in ondatra("query", "ondatra.sync_log").stderr
+    assert "it is created by a run with Spark that sends something" in ondatra("query", "ondatra.sync_log").stderr
     workspace = shop.workspace
     execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
     workspace.sync_log.append(shop.tables.log)

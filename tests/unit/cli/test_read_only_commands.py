@@ -272,7 +272,7 @@ def test_a_row_is_cut_to_one_line_on_a_terminal_but_not_in_a_pipe(
     assert (60, cut) == (len(cut), next(line for line in shown if "insert" in line))
     piped = ondatra(*words)
     assert "nonsense " * 40 in next(line for line in piped.stdout.splitlines() if "insert" in line)
-    assert ("cut off" in "".join(shown), "cut off" in piped.stderr) == (True, False)
+    assert ("rows are cut" in "".join(shown), "rows are cut" in piped.stderr) == (True, False)
 
 
 def test_control_characters_in_a_key_or_an_answer_are_replaced(
@@ -459,7 +459,7 @@ def test_a_replay_of_dead_letters_of_another_kind_is_refused(
     model.write_text(model.read_text().replace("merge", "tracked").replace("unique_key", "group_key"))
     said = ondatra("replay", "sync.crm")
     assert (1, calls) == (said.exit_code, len(api.calls))
-    assert "1 key in its queue (1 dead letter among them) were enqueued with kind merge" in said.stderr
+    assert "1 key in its queue (1 dead letter among them) entered it with kind merge" in said.stderr
     assert "sync.crm has kind tracked now" in said.stderr
     assert "insert" in ondatra("dead", "sync.crm").stdout
 

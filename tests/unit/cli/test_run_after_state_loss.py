@@ -53,4 +53,4 @@ def test_a_run_reports_a_lost_queue(shop: ShopProject, api: DemoApi, ondatra: Co
     shutil.rmtree(shop.root / ".ondatra" / "queue")
     said = ondatra.run_project(shop)
     assert (0, ()) == (said.exit_code, api.calls)
-    assert "sync.crm: the queue is missing; it goes on from what was left in the tracking store" in said.stderr
+    assert "sync.crm: the queue is missing; it continues from the queue snapshot in the tracking store" in said.stderr

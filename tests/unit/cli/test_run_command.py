@@ -49,7 +49,7 @@ def test_no_wait_is_announced_for_a_remote_spark(
 ) -> None:
     """With spark.remote the process only connects, so there is no start of ten seconds."""
     monkeypatch.setenv("ONDATRA_SPARK_REMOTE", "sc://127.0.0.1:9")
-    assert "2 models and 1 sync with a problem" == ondatra("run", shop=shop).stderr.splitlines()[0]
+    assert "2 models and 1 sync to check" == ondatra("run", shop=shop).stderr.splitlines()[0]
 
 
 def test_a_run_without_work_starts_nothing(shop: ShopProject, ondatra: CommandLine) -> None:

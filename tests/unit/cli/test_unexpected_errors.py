@@ -63,7 +63,7 @@ def test_without_any_space_only_the_sentence_is_printed(tmp_path: Path, monkeypa
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "errors.log").symlink_to("/dev/full")
     said = store_trace(ValueError("unforeseen"), tmp_path)
-    assert re.fullmatch(r"ValueError: unforeseen; its trace couldn't be kept \(.*No such file.*\)", said)
+    assert re.fullmatch(r"ValueError: unforeseen; its trace couldn't be written \(.*No such file.*\)", said)
 
 
 def test_the_error_of_a_full_disk_has_no_traceback(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_stop_commits_all_requests_and_accepts_no_new_ones() -> None:
         file.may_end.release()
         await asyncio.to_thread(commits.stop)
         assert [StoreResult.NEW] * 3 == await asyncio.gather(*tasks)
-        with pytest.raises(StateError, match="the collector is ending"):
+        with pytest.raises(StateError, match="the collector is shutting down"):
             await commits.store_request(INTAKE)
 
     asyncio.run(run())

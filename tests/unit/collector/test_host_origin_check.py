@@ -36,7 +36,7 @@ def test_a_page_whose_host_name_resolves_to_this_machine_is_refused(tmp_path: Pa
     """Its browser asks for no permission, because it takes the collector for a part of that page's site."""
     said = ask(collector(tmp_path), method, path, {"host": REBOUND})
     assert 421 == said.status
-    assert "'evil.example.com:8330' aren't taken; use 127.0.0.1 or localhost" in said.body["error"]
+    assert "'evil.example.com:8330' aren't accepted; use 127.0.0.1 or localhost" in said.body["error"]
     assert "events.hosts" in said.body["error"]
 
 

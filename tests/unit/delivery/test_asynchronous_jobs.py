@@ -229,7 +229,7 @@ def test_the_rows_of_jobs_without_poll_are_sent_again(sync, api):
     sync.push["batch_mode"], sync.functions = "atomic", ATOMIC_PUSH
     sync.run_later(60)
     (told,) = sync.settled_batches[-2].errors
-    assert told.startswith("the push function has no poll() any more")
+    assert told.startswith("the push function no longer has a poll()")
     assert "new@example.com" == sync.delivered_emails()["C-3"]  # the newer change doesn't wait
     standing = sync.read_queue_status()
     assert (0, 9) == (standing.open_jobs, standing.waiting_units)

@@ -40,7 +40,7 @@ def test_a_log_on_s3_is_read_without_spark(tmp_path: Path, store: MinimalS3Serve
 def test_a_store_that_refuses_access_raises_a_clear_error(store: MinimalS3Server) -> None:
     """A refusal must not count as a missing table, because the model would be built again."""
     store.denies_access = True
-    with pytest.raises(WarehouseError, match=r"s3a://lake/x/_delta_log can't be read: .*; look at") as error:
+    with pytest.raises(WarehouseError, match=r"s3a://lake/x/_delta_log can't be read: .*; check") as error:
         read_table_state(StorageAddress("s3a://lake/x", store.access))
     assert str(store.access.secret) not in str(error.value)
 

@@ -177,7 +177,7 @@ def test_a_checkpoint_without_metadata_replaces_no_commits(tmp_path: Path) -> No
     a_table(tmp_path, upto=5)
     checkpoint(tmp_path, 3, is_whole=False)
     past = find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY)
-    with pytest.raises(WarehouseError, match="doesn't say what the table is"):
+    with pytest.raises(WarehouseError, match="doesn't describe the table"):
         remove_log_files(tmp_path, past)
     assert (tmp_path / "_delta_log" / f"{0:020}.json").exists()
 

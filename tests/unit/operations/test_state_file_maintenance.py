@@ -80,4 +80,4 @@ def test_the_message_about_a_damaged_queue_says_how_to_rebuild_it(tmp_path: Path
     (tmp_path / "queue").mkdir()
     (tmp_path / "queue" / "sync.crm.sqlite").write_bytes(b"no database" * 1000)
     done = compact_files(list_state_files(tmp_path, {}))
-    assert "is damaged (file is not a database); move it away: the next run makes it again" in done.message
+    assert "is damaged (file is not a database); move it away: the next run rebuilds it" in done.message

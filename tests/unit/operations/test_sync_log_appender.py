@@ -252,7 +252,7 @@ def test_nothing_is_added_to_a_table_that_no_longer_says_what_is_in_it(
     log.append(table)
     for file in (table.path / "_delta_log").iterdir():
         file.write_bytes(file.read_bytes().replace(b"ondatra_sync_log", b"other"))
-    with pytest.raises(WarehouseError, match=r"no longer say what is in it.*; move .* away"):
+    with pytest.raises(WarehouseError, match=r"no longer say what it contains.*; move .* away"):
         log.append(table)
 
 

@@ -33,7 +33,7 @@ def test_a_check_exists_before_anything_runs(shop: ShopProject) -> None:
     spec = graph.get_check_spec(check)
     assert (CRM, "audit_email_like") == (check.asset_key, check.name)
     assert spec.description
-    assert spec.description.startswith("email LIKE '%@%'\n\nEach row of the table as it would be")
+    assert spec.description.startswith("email LIKE '%@%'\n\nEach row that the table would have")
     assert "models/sync/crm.sql:1" == spec.metadata["file"]
 
 

@@ -238,7 +238,7 @@ def test_models_outside_the_selection_do_not_run(plan_fixture: PlanFixture) -> N
 def test_a_selection_that_needs_more_models_names_them(plan_fixture: PlanFixture) -> None:
     """Otherwise Spark would report it a minute later, and in other words."""
     del plan_fixture.tables["raw.x"]
-    with pytest.raises(SelectionError, match=r"needs raw\.x to be made before it; select \+sync\.crm"):
+    with pytest.raises(SelectionError, match=r"needs raw\.x to be computed first; select \+sync\.crm"):
         plan_fixture.plan("sync.crm")
 
 

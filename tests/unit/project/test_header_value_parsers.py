@@ -75,5 +75,5 @@ def test_an_unknown_schedule_is_refused_with_both_forms() -> None:
 def test_a_schedule_may_be_on_change() -> None:
     """It isn't a time, so a setting that needs one refuses it."""
     assert ON_CHANGE == read_schedule("On  Change")
-    with pytest.raises(HeaderValueError, match="is no time"):
+    with pytest.raises(HeaderValueError, match="is not a time"):
         read_cron("on change")

@@ -139,8 +139,8 @@ def test_key_columns_may_have_any_name():
             "-- @kind: tracked\n-- @group_key: a\n-- @unique_key: a",
             "3: @group_key and @unique_key mean the same for kind tracked; keep one of them",
         ),
-        ("-- @kind: table\n-- @kind: table", "2: @kind is on line 1 already; keep one of the two"),
-        ("-- @sink: crm_push\n-- @push: erp_push", "2: @push is on line 1 already; keep one of the two"),
+        ("-- @kind: table\n-- @kind: table", "2: @kind is already on line 1; keep one of the two"),
+        ("-- @sink: crm_push\n-- @push: erp_push", "2: @push is already on line 1; keep one of the two"),
         (
             "-- @sink: crm_psh",
             "1: @sink 'crm_psh' has no lib/crm_psh.star; did you mean 'crm_push'? the sinks are crm_push, ",

@@ -317,7 +317,7 @@ def test_an_address_with_an_unknown_scheme_is_refused() -> None:
 def test_a_missing_bucket_is_reported_in_a_sentence(s3_variables: Mapping[str, str]) -> None:
     """The sentence also says that the records are kept in the queue."""
     store = RecordStore(StorageAddress("s3://nobodys/x", read_s3_access(s3_variables, {})))
-    with pytest.raises(StateError, match=r"s3://nobodys/x can't be reached: .* kept in the queue"):
+    with pytest.raises(StateError, match=r"s3://nobodys/x can't be reached: .* stay in the queue"):
         publish(store, FIRST, a_record())
 
 
@@ -387,7 +387,7 @@ def test_a_damaged_queue_snapshot_says_what_to_do(
     store.write_snapshot(a_snapshot())
     tracking_location.write_file(SNAPSHOT, content)
 
-    with pytest.raises(StateError, match=r"can't be read \(.*delete it to go on from the run before"):
+    with pytest.raises(StateError, match=r"can't be read \(.*delete it to continue from the run before"):
         store.read_newest_snapshot("sync.hubspot")
 
 

@@ -154,7 +154,7 @@ def test_an_error_that_is_not_about_the_file_is_raised_unchanged(path: Path) -> 
         (errno.EDQUOT, DiskFullError, "is full; make room there"),
         (errno.EFBIG, DiskFullError, "raise it"),
         (errno.EROFS, StateError, "is read-only; mount it for writing"),
-        (errno.EIO, StateError, "look at it and at the system's log"),
+        (errno.EIO, StateError, "check the disk and the system's log"),
         (errno.EACCES, StateError, "Permission denied; check who owns it and who may write"),
     ],
 )

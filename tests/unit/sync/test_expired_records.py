@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_removed_is_reported_in_a_sentence(harness, trac
         return  # elsewhere a folder is a part of a name
     oldest = tracking_location.address + f"/sync_tracking_datasets/1/{SYNC}/{harness.tracking.list_runs(SYNC)[0]}"
     Path(oldest, "mine", "too").mkdir(parents=True)
-    with pytest.raises(StateError, match=r"mine can't be removed \(Directory not empty\); see who may write"):
+    with pytest.raises(StateError, match=r"mine can't be removed \(Directory not empty\); check who may write"):
         prune(harness)
     # the rest still names its project: another project takes records of a run without metadata into its log
     assert harness.tracking.read_metadata(SYNC, harness.tracking.list_runs(SYNC)[0]) is not None

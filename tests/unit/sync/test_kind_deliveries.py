@@ -326,7 +326,7 @@ def test_a_recreated_table_is_refused_and_a_resync_uses_the_records(state: Path,
     desk.deliver_values(a=[1], b=[5])
     desk.make_table("another")
     desk.write(a=[1], c=[7])
-    with pytest.raises(ResyncNeededError, match="was made anew"):
+    with pytest.raises(ResyncNeededError, match="was created again"):
         desk.run()
     desk.resync(removes=True)
     got = [(change, key) for change, key, *_ in desk.run_and_pop_received()]
@@ -430,7 +430,7 @@ def test_a_resync_of_a_restored_table_uses_the_records(state: Path) -> None:
     desk.deliver_values(b=[5])
     desk.make_table()
     desk.write(a=[1])
-    with pytest.raises(ResyncNeededError, match="was put back"):
+    with pytest.raises(ResyncNeededError, match="was restored from a backup"):
         desk.run()
     desk.resync(removes=True)
     changes = [(change, key) for change, key, *_ in desk.run_and_pop_received()]

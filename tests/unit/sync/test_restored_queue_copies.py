@@ -98,7 +98,7 @@ def test_a_resync_keeps_the_records_of_a_run_that_an_older_queue_calls_killed(tm
     records = desk.delivered_records()
     bring_back(desk)
     desk.batch_size, desk.kind, desk.api = 100, "tracked", InMemoryKindApi()
-    with pytest.raises(ResyncNeededError, match="came in with"):
+    with pytest.raises(ResyncNeededError, match="entered it with"):
         desk.run()
     desk.resync()
     assert (4, records) == (len(records), desk.delivered_records())

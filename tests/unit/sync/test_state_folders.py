@@ -103,7 +103,7 @@ def test_a_new_state_folder_continues_from_the_snapshot_and_says_so(machines: tu
     two.run()
     assert [("insert", 2, "Bob")] == two.harness.api.pop_received()
     (said,) = two.output
-    assert f"{SYNC}: this state folder (id {two.id}) is new to this sync; it goes on from what was left" in said
+    assert f"{SYNC}: this state folder (id {two.id}) is new to this sync; it continues from the queue snapshot" in said
     assert said.endswith(f"by the state folder with the id {one.id}")
 
 
@@ -157,7 +157,7 @@ def test_a_lost_or_restored_queue_continues_from_the_snapshot_and_says_so(
     one.run()
     assert [("insert", 3, "Cid")] == one.harness.api.pop_received()
     what = "is older than the last run: it was restored from a backup" if is_put_back else "is missing"
-    assert f"{SYNC}: the queue {what}; it goes on from what was left" in one.output[0]
+    assert f"{SYNC}: the queue {what}; it continues from the queue snapshot" in one.output[0]
 
 
 @pytest.mark.parametrize("witness", ["records", "sync log"])

@@ -322,8 +322,8 @@ def test_without_queue_and_records_nothing_is_sent(harness, tracking_location):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda harness: setattr(harness.contacts, "table_id", "another"), "was made anew"),
-        (lambda harness: setattr(harness.contacts, "version", 0), "it was put back"),
+        (lambda harness: setattr(harness.contacts, "table_id", "another"), "was created again"),
+        (lambda harness: setattr(harness.contacts, "version", 0), "it was restored from a backup"),
         (lambda harness: setattr(harness, "base_url", "https://other.example.com"), "now sends to"),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_refusal_after_a_loss_does_not_let_the_next_run_begin(tmp_path: Path) 
     desk.tracking.remove_snapshots(desk.sync.id)
     (desk.state / "history.sqlite").unlink()
     for _ in range(2):
-        with pytest.raises(ResyncNeededError, match="are gone"):
+        with pytest.raises(ResyncNeededError, match="are lost"):
             desk.run()
         shutil.rmtree(desk.state / "tracking", ignore_errors=True)
     assert [] == desk.api.pop_received()

@@ -33,16 +33,16 @@ def gets_a_wider_key(harness: KindSyncHarness) -> None:
     harness.table.change_column_type("id", "timestamp_ntz")
 
 
-WIDER = "has a key written as timestamp_ntz now, but 2 keys in its queue were enqueued with a key written as string"
+WIDER = "has a key written as timestamp_ntz now, but 2 keys in its queue entered it with a key written as string"
 CHANGES = [
     ("merge", 100, gets_a_wider_key, WIDER),
     ("tracked", 100, gets_a_wider_key, WIDER),
     ("scd2", 100, gets_a_wider_key, WIDER),
-    ("table", 100, sends_whole, "has batch_size 0 now, but 2 keys in its queue were enqueued with batch_size 100"),
-    ("table", 0, sends_rows, "has batch_size 100 now, but 1 key in its queue were enqueued with batch_size 0"),
-    ("merge", 100, becomes_tracked, "has kind tracked now, but 2 keys in its queue were enqueued with kind merge"),
-    ("scd2", 100, gets_another_key, "has the key id, part now, but 2 keys in its queue were enqueued with the key id"),
-    ("merge", 100, gets_another_key, "has the key id, part now, but 2 keys in its queue were enqueued with the key id"),
+    ("table", 100, sends_whole, "has batch_size 0 now, but 2 keys in its queue entered it with batch_size 100"),
+    ("table", 0, sends_rows, "has batch_size 100 now, but 1 key in its queue entered it with batch_size 0"),
+    ("merge", 100, becomes_tracked, "has kind tracked now, but 2 keys in its queue entered it with kind merge"),
+    ("scd2", 100, gets_another_key, "has the key id, part now, but 2 keys in its queue entered it with the key id"),
+    ("merge", 100, gets_another_key, "has the key id, part now, but 2 keys in its queue entered it with the key id"),
 ]
 Change = Callable[[KindSyncHarness], None]
 
@@ -74,7 +74,7 @@ def test_units_of_another_format_are_not_sent_and_none_are_added(
         with pytest.raises(ResyncNeededError) as refused:
             desk.run()
         assert told in str(refused.value)
-        assert "put that back until none is left, or run `ondatra resync" in str(refused.value)
+        assert "restore that until none is left, or run `ondatra resync" in str(refused.value)
     assert [] == desk.api.pop_received()
     desk.batch_size, desk.kind, desk.key, desk.table.columns = before
     desk.run()
@@ -151,7 +151,7 @@ def test_dead_letters_are_units_too(tmp_path: Path) -> None:
     """A replay would send them in the wrong format. If they were deleted silently, they would be lost."""
     desk = a_desk_that_waits(tmp_path, "table", 100, answer="reject: no")
     sends_whole(desk)
-    with pytest.raises(ResyncNeededError, match=r"2 keys in its queue \(2 dead letters among them\) came in with"):
+    with pytest.raises(ResyncNeededError, match=r"2 keys in its queue \(2 dead letters among them\) entered it with"):
         desk.run()
     with desk.sync.open_queue() as queue, pytest.raises(ResyncNeededError, match="2 dead letters"):
         refuse_other_format(queue, desk.sync)

@@ -79,7 +79,7 @@ WRONG = {
     ),
     "a failure for now that is for good": (
         ("[400, 422]", "[400, 422, 503]"),
-        "is reject though its calls were answered 503: it may go well later",
+        "is reject though its calls were answered 503: it may succeed later",
     ),
     "a wrong key that is the row's fault": (
         ("[400, 422]", "[400, 401, 422]"),
@@ -87,7 +87,7 @@ WRONG = {
     ),
     "an insert that was done already": (
         ("        if answer.status_code == 409:\n            answer = http.patch(path, json=contact)\n", ""),
-        "when POST /v3/contacts is done, but its answer is lost: a1 is tried again until it is given up",
+        "when POST /v3/contacts is done, but its answer is lost: a1 is retried until it is given up",
     ),
     "an address that a key breaks": (
         ('url_quote(row["id"])', 'row["id"]'),
@@ -151,9 +151,7 @@ def test_a_delete_of_a_missing_row_has_to_succeed(tmp_path: Path) -> None:
     """The first attempt deleted the row, but its answer was lost. The second attempt finds nothing."""
     text = edited(('        if answer.status_code == 404:\n            return "ok"\n', ""))
     told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
-    assert (
-        "when DELETE /v3/contacts/a1 is done, but its answer is lost: a1 is tried again until it is given up" in told[0]
-    )
+    assert "when DELETE /v3/contacts/a1 is done, but its answer is lost: a1 is retried until it is given up" in told[0]
 
 
 def test_a_repeated_insert_without_an_id_is_a_problem(tmp_path: Path) -> None:

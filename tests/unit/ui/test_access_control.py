@@ -97,7 +97,7 @@ def test_a_target_that_is_not_a_path_is_refused(
         for asked in (target, f"{target}?token={PAGE_TOKEN}", f"{target}?x=1&token=wrong"):
             told = ParsedPage.parse(reader.client.get_raw_path(asked))
             assert (400, None) == (told.status, told.response.headers.get("location"))
-            assert "no path of a page" in told.text
+            assert "isn't the path of a page" in told.text
             assert "set-cookie" not in told.response.headers
             assert SECURITY_HEADERS == {name: told.response.headers[name] for name in SECURITY_HEADERS}
 

@@ -52,7 +52,7 @@ def test_keys_of_another_form_are_shown_once_for_the_whole_batch() -> None:
     (message,) = {outcome.message for outcome in outcomes.values()}
 
     assert message == (
-        "push() returned 20420 and 1 more key, which are no rows of this batch; a key is the string"
+        "push() returned 20420 and 1 more key, which are not rows of this batch; a key is the string"
         " \"rowid:change_type\", such as '1:insert'"
     )
 
@@ -63,7 +63,7 @@ def test_a_single_key_of_another_form_matches_no_row() -> None:
 
     assert RowOutcome(Verdict.OK) == outcomes["1:insert"]
     assert outcomes["2:update_preimage"].message.startswith(
-        "push() returned 2, which is no row of this batch; a key is the string"
+        "push() returned 2, which is not a row of this batch; a key is the string"
     )
     assert outcomes["2:update_preimage"].message.endswith("such as '2:update_preimage'")
 

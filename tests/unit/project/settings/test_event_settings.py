@@ -56,10 +56,10 @@ def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
         ('events.max_bytes = "1 MB"', "'1 MB' is not a number of 1 or more; write one, without a unit"),
         ("events.max_bytes = true", "True is not a number of 1 or more"),
         ('events.unknown_fields = "drop"', "events.unknown_fields can't be 'drop'"),
-        ('events.origins = "shop.example.com"', "'shop.example.com' is no origin of a page"),
-        ('events.origins = ["https://a.example/path"]', "'https://a.example/path' is no origin of a page"),
+        ('events.origins = "shop.example.com"', "'shop.example.com' isn't a page's origin"),
+        ('events.origins = ["https://a.example/path"]', "'https://a.example/path' isn't a page's origin"),
         ('events.hosts = "http://a.example"', "'http://a.example' isn't a host's name; write"),
-        ('events.hosts = ["a.example:80"]', "'a.example:80' is no name of a host"),
+        ('events.hosts = ["a.example:80"]', "'a.example:80' isn't a host's name"),
         ('events.token = "x"', "'events.token' is not a setting"),
     ],
 )

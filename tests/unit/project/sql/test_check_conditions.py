@@ -67,7 +67,7 @@ def test_a_condition_may_use_the_same_dialects_as_a_query(text: str, sql: str) -
         ("a + 1", "is neither true nor false"),
         ("'yes'", "is neither true nor false"),
         ("*", "is neither true nor false"),
-        ("json_object('a') = b", "one has no other"),
+        ("json_object('a') = b", "one of them is incomplete"),
     ],
 )
 def test_an_invalid_condition_is_refused(text: str, why: str) -> None:

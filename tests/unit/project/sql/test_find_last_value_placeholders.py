@@ -39,7 +39,7 @@ def test_braces_in_a_string_literal_are_not_changed(text: str):
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("select at from a.b where at >= '{{ last_value }}'", "stands in quotes"),
+        ("select at from a.b where at >= '{{ last_value }}'", "is in quotes"),
         ("select at from a.b where at >= {{ lastvalue }}", "{{ lastvalue }} means nothing in a query"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_failure_is_one_sentence_with_its_line(text: str, said: str) -> None:
 
 
 def test_an_ended_jvm_is_reported() -> None:
-    gone = r"^mart/things: Spark's process is gone; look at \.ondatra/logs"
+    gone = r"^mart/things: Spark's process has ended; \.ondatra/logs"
     with pytest.raises(WarehouseError, match=gone), explain_spark_errors("mart/things"):
         raise Py4JNetworkError("An error occurred while trying to connect to the Java server")
 

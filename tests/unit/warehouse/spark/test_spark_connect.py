@@ -25,7 +25,7 @@ def test_a_server_that_is_down_is_reported(closed_port: int) -> None:
 
 @pytest.mark.parametrize("remote", ["127.0.0.1:15002", "spark://127.0.0.1:7077", "sc://"])
 def test_an_invalid_address_is_reported(remote: str) -> None:
-    with pytest.raises(WarehouseError, match=r"no address of Spark Connect; write sc://host:port"):
+    with pytest.raises(WarehouseError, match=r"isn't an address of Spark Connect; write sc://host:port"):
         connect_to_server(remote, {})
 
 
