@@ -86,20 +86,20 @@ def _mark_undelivered(verdicts: Iterable[SyncCheckResult], message: str) -> tupl
     )
 
 
-def _mark_unknown(verdicts: Iterable[SyncCheckResult], why: str) -> tuple[SyncCheckResult, ...]:
+def _mark_unknown(verdicts: Iterable[SyncCheckResult], reason: str) -> tuple[SyncCheckResult, ...]:
     """Return the verdicts for an unknown queue, so that none of them says that the queue is empty."""
     return tuple(
-        _mark_verdict_unknown(verdict, why, QUEUE_COUNTS[verdict.name]) if verdict.name in QUEUE_COUNTS else verdict
+        _mark_verdict_unknown(verdict, reason, QUEUE_COUNTS[verdict.name]) if verdict.name in QUEUE_COUNTS else verdict
         for verdict in verdicts
     )
 
 
-def _mark_verdict_unknown(verdict: SyncCheckResult, why: str, unknown: Collection[str]) -> SyncCheckResult:
+def _mark_verdict_unknown(verdict: SyncCheckResult, reason: str, unknown: Collection[str]) -> SyncCheckResult:
     is_pass = verdict.severity is Severity.PASS
     return dataclasses.replace(
         verdict,
         severity=Severity.WARN if is_pass else verdict.severity,
-        description=why if is_pass else f"{verdict.description}; {why}",
+        description=reason if is_pass else f"{verdict.description}; {reason}",
         counts={name: number for name, number in verdict.counts.items() if name not in unknown},
     )
 

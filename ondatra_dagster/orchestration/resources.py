@@ -48,4 +48,4 @@ def raise_dagster_failure(engine: RunService, name: str, of: SubjectType | None 
         raise
     except Exception as error:  # the outermost handler: no caller explains the error
         interruption.raise_if_interrupted()
-        raise dg.Failure(description=engine.report_error(name, error, of=of), allow_retries=False) from error
+        raise dg.Failure(description=engine.report_error(name, error, subject_type=of), allow_retries=False) from error

@@ -182,11 +182,11 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
     )
 
 
-def _counts_by_state(store: SqliteStore, weight: str, at: dict[str, float]) -> dict[str, list[Any]]:
+def _counts_by_state(store: SqliteStore, weight: str, parameters: dict[str, float]) -> dict[str, list[Any]]:
     """Return the units by state; raise StateError if the table's index hides some of them."""
     counts: dict[str, list[Any]] = {}
     for state, units, *times, table_fingerprint, index_fingerprint in store.fetch_rows(
-        COUNT_BY_STATE.format(weight=weight), at
+        COUNT_BY_STATE.format(weight=weight), parameters
     ):
         if state not in UNIT_STATES:
             raise store.damage_error(f"{table_fingerprint.partition(':')[0]} of its rows are in no known state")

@@ -116,7 +116,7 @@ def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, sn
             queue.write_meta("last_run", snapshot.run_id)  # the queue knows all that this snapshot says
         queue.write_meta("table_id", source.table_id)
         queue.write_meta("base_url", sync.push_config.base_url or "")
-        write_unit_format(queue, sync.unit_format.with_key_types(source.columns), named_since="")
+        write_unit_format(queue, sync.unit_format.with_key_types(source.columns), last_run_with_other_keys="")
         # in the transaction: a queue that was begun has a snapshot, so it can be lost at any time
         first_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
         ports.record_store.write_snapshot(first_snapshot)
@@ -145,7 +145,7 @@ def _recover_from_records(
     recorded_outcomes = RecordedOutcomes(
         key_outcomes,
         replaces_rows=queue.replaces_rows,
-        cut_off_at=version_by_run,
+        crash_versions=version_by_run,
         frozen={unit.key for unit in snapshot.units if unit.state == "claimed"},
     )
     recorded_outcomes.delete_delivered_units(queue)

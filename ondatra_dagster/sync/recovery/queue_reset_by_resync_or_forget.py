@@ -192,7 +192,7 @@ class _Resync:
             if self._is_another_table:
                 # the new table has other invalid rows too, and they count from its first version
                 self._queue.delete_meta("invalid_watermark")
-            write_unit_format(self._queue, self._unit_format, named_since=self._last_run_with_other_keys)
+            write_unit_format(self._queue, self._unit_format, last_run_with_other_keys=self._last_run_with_other_keys)
 
     def _restore_from_snapshot(self) -> None:
         """Write what a lost queue has to know in addition to its units, which are enqueued again."""

@@ -32,7 +32,7 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
         queue_format, queue.read_meta(KEY_NAMES_SINCE) or "", new_format, ports.record_store.list_runs(sync.id)
     )
     with queue.store.write_transaction():
-        write_unit_format(queue, new_format, named_since=last_run_with_other_keys)
+        write_unit_format(queue, new_format, last_run_with_other_keys=last_run_with_other_keys)
 
 
 def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:

@@ -258,7 +258,7 @@ def _settle_some(queue: Queue, status: str, rows: int) -> None:
         batch,
         PushResult({key: RowOutcome.parse_status(status) for key in batch.result_keys}, calls=1),
         attempt,
-        wait=lambda _: 9.0,
+        wait_seconds=lambda _: 9.0,
     )
 
 
@@ -297,7 +297,7 @@ def write_event_store(folder: Path) -> WrittenFile:
     path = event_store_path(settings)
 
     def read() -> Any:
-        intakes = [read_page_after(path, model, 0, most=1000) for model in models]
+        intakes = [read_page_after(path, model, 0, limit=1000) for model in models]
         return read_sequence_id(path), intakes
 
     return WrittenFile(path, read)
