@@ -161,7 +161,7 @@ class AlertService:
             return
         try:
             self._store.apply_results(
-                list(read_results()), functools.partial(self._build_alert, run=run), known=known_alerts
+                list(read_results()), functools.partial(self._build_alert, run=run), known_alerts=known_alerts
             )
         except OndatraError as error:
             log.warning("alerts were not evaluated: %s", error)

@@ -79,7 +79,9 @@ def _report_dead_letters(workspace: Workspace) -> TaskResult:
     return enqueue_report_and_refresh_tasks.report_dead_letters(
         {sync_id: queue.status for sync_id, queue in queue_results.items()},
         unread=[sync_id for sync_id, queue in queue_results.items() if queue.read_error],
-        lost=[sync_id for sync_id, queue in queue_results.items() if queue.loss_message and not queue.is_forgotten],
+        lost_syncs=[
+            sync_id for sync_id, queue in queue_results.items() if queue.loss_message and not queue.is_forgotten
+        ],
         now=workspace.clock(),
     )
 

@@ -221,4 +221,4 @@ def _read_pending_and_removals(workspace: Workspace, sync: Sync) -> tuple[list[P
 
 
 def _empty_summary(sync: Sync, message: str) -> RunSummary:
-    return RunSummary.without_run(sync.id, message, at=datetime.now(UTC))
+    return RunSummary.without_run(sync.id, message, end_time=datetime.now(UTC))

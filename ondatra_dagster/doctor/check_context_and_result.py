@@ -64,13 +64,13 @@ class CheckResult:
         return f"{self.what}; {self.remedy}" if self.remedy else self.what
 
 
-def ok_result(what: str) -> CheckResult:
-    return CheckResult(level=CheckLevel.OK, what=what)
+def ok_result(description: str) -> CheckResult:
+    return CheckResult(level=CheckLevel.OK, what=description)
 
 
-def warning_result(what: str, remedy: str = "") -> CheckResult:
-    return CheckResult(level=CheckLevel.WARNING, what=what, remedy=remedy)
+def warning_result(description: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.WARNING, what=description, remedy=remedy)
 
 
-def failed_result(what: str, remedy: str = "") -> CheckResult:
-    return CheckResult(level=CheckLevel.FAILED, what=what, remedy=remedy)
+def failed_result(description: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.FAILED, what=description, remedy=remedy)

@@ -73,10 +73,10 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
     return build
 
 
-def _unchanged_result(key: dg.AssetKey, engine: RunService, kept: ModelResult) -> dg.MaterializeResult[None]:
+def _unchanged_result(key: dg.AssetKey, engine: RunService, result: ModelResult) -> dg.MaterializeResult[None]:
     """Return a materialization with the asset's earlier data version, so that assets below see no change."""
-    version = dg.DataVersion(kept.table_version)
-    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, kept))
+    version = dg.DataVersion(result.table_version)
+    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, result))
 
 
 def _dry_run_result(context: dg.AssetExecutionContext, engine: RunService, step: ModelStep) -> ModelResult:

@@ -66,7 +66,7 @@ def up_to_date_columns_lookup(project: Project, is_settled: IsUpToDate) -> Table
     )
 
 
-def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) -> IsUpToDate:
+def up_to_date_check(project: Project, unchanged_runs: Mapping[str, UnchangedRun]) -> IsUpToDate:
     """Return a function that checks whether a model's table is up to date with its definition and inputs.
 
     It only looks at files on this machine and opens no network connection.
@@ -82,7 +82,7 @@ def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) ->
 
     def _is_settled(model: Model) -> bool:
         table = tables(model.id) if all(map(_is_here, model.inputs)) else None
-        last_run = find_last_run(table, unchanged.get(model.id)) if table else None
+        last_run = find_last_run(table, unchanged_runs.get(model.id)) if table else None
         if last_run is None or last_run.definition != model.definition:
             return False
         versions = read_input_versions(model.inputs, project.settings, tables)
@@ -91,10 +91,10 @@ def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) ->
         upstream_models = (input_.model for input_ in model.inputs if isinstance(input_, ModelInput))
         return not list_changed_inputs(last_run.inputs, versions) and all(map(is_settled, upstream_models))
 
-    def _is_here(read: Input) -> bool:
-        if isinstance(read, SourceInput):
-            folder = source_table_address(read, project.settings)
+    def _is_here(input_: Input) -> bool:
+        if isinstance(input_, SourceInput):
+            folder = source_table_address(input_, project.settings)
             return folder is not None and local_path(folder) is not None
-        return isinstance(read, ModelInput) or local_path(read.path) is not None
+        return isinstance(input_, ModelInput) or local_path(input_.path) is not None
 
     return is_settled

@@ -48,10 +48,10 @@ def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
     return records
 
 
-def stream_export(parts: Iterable[RecordChunk], ending: str) -> Iterator[bytes]:
+def stream_export(parts: Iterable[RecordChunk], suffix: str) -> Iterator[bytes]:
     """Yield the same file in chunks, for a download: only one chunk is in memory at a time."""
     sink = _DrainedBuffer()
-    for _ in EXPORT_WRITERS[ending](sink, parts):
+    for _ in EXPORT_WRITERS[suffix](sink, parts):
         yield sink.drain()
     yield sink.drain()
 

@@ -99,9 +99,9 @@ def raise_state_error(
     raise _state_error(fault, error, path, if_damaged, obstacle) from error
 
 
-def damage_error(path: Path, what: str, if_damaged: str) -> StateError:
+def damage_error(path: Path, damage: str, if_damaged: str) -> StateError:
     """Return the error of a file whose content can't be trusted."""
-    return StateError(f"{path} is damaged ({what}); {if_damaged}")
+    return StateError(f"{path} is damaged ({damage}); {if_damaged}")
 
 
 def storage_error(reason: str, folder: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> StateError:

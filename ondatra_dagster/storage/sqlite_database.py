@@ -168,9 +168,9 @@ class SqliteStore:
         """Empty the write-ahead log into the file, as far as readers allow it."""
         self.fetch_rows("pragma wal_checkpoint(truncate)")
 
-    def damage_error(self, what: str) -> StateError:
+    def damage_error(self, damage: str) -> StateError:
         """Return the error of a file whose content can't be trusted, with the reason."""
-        return damage_error(self.path, what, self._if_damaged)
+        return damage_error(self.path, damage, self._if_damaged)
 
     def _raise_state_error(self, error: Exception) -> NoReturn:
         raise_state_error(error, self.path, self._if_damaged)
@@ -180,10 +180,10 @@ class SqliteStore:
         """Return the connection, for this module only, which opens and migrates."""
         return self._connection
 
-    def back_up(self, to: sqlite3.Connection) -> None:
+    def back_up(self, target: sqlite3.Connection) -> None:
         """Copy the file's present content into another database."""
         with explain_file_errors(self.path, self._if_damaged):
-            self._connection.backup(to)
+            self._connection.backup(target)
 
     def close(self) -> None:
         self._connection.close()
@@ -300,7 +300,7 @@ def _file_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in _list_database_files(path) if file.exists())
 
 
-def copy_database(path: Path, to: Path) -> None:
+def copy_database(path: Path, target_path: Path) -> None:
     """Copy the file at `path` as of one moment, for its owner only; leave `path` unchanged.
 
     SQLite leaves files next to a database that it opens, even to read it. So the files are copied without
@@ -309,18 +309,18 @@ def copy_database(path: Path, to: Path) -> None:
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):
             states_before = _read_file_states(path)
-            for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
+            for source, target in zip(_list_database_files(path), _list_database_files(target_path), strict=True):
                 _copy_file(source, target)
             # the second of two writes in one tick of the clock doesn't change the file's time
             is_idle = all(time.time() - written > IDLE_SECONDS for _, written in states_before)
             if is_idle and states_before == _read_file_states(path):
                 return
         time.sleep(IDLE_SECONDS)
-    with explain_file_errors(to):
-        for target in _list_database_files(to):
+    with explain_file_errors(target_path):
+        for target in _list_database_files(target_path):
             target.unlink(missing_ok=True)
-        _create_private(to)
-        with open_read_only(path) as store, contextlib.closing(sqlite3.connect(to)) as written:
+        _create_private(target_path)
+        with open_read_only(path) as store, contextlib.closing(sqlite3.connect(target_path)) as written:
             store.back_up(written)
 
 

@@ -46,8 +46,8 @@ class SyncLimits:
     max_deletes: RowLimit | None = None
     max_lag_seconds: float = DEFAULT_MAX_LAG_SECONDS
 
-    def has_too_many_rejects(self, rejected: int, *, attempted: int) -> bool:
-        return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected, of=attempted)
+    def has_too_many_rejects(self, rejected_units: int, *, attempted_units: int) -> bool:
+        return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected_units, of=attempted_units)
 
     def has_too_many_deletes(self, removals: RemovalCount) -> bool:
         """Return whether these are more removals than allowed; a share of an unknown number counts as too many."""
@@ -100,7 +100,7 @@ def _find_reject_problem(run: RunSummary, limits: SyncLimits) -> str | None:
     rejected_count, attempted_count = run.grid.total(GridRow.REJECTED), run.grid.total(GridRow.ATTEMPTED)
     if rejected_count and rejected_count == attempted_count:
         return f"all that was attempted was rejected: {format_count(rejected_count, run.unit_noun)}"
-    if limits.has_too_many_rejects(rejected_count, attempted=attempted_count):
+    if limits.has_too_many_rejects(rejected_count, attempted_units=attempted_count):
         return f"{rejected_count} of {format_count(attempted_count, run.unit_noun)} rejected: over @max_rejects"
     return None
 

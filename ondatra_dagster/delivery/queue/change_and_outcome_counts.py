@@ -71,7 +71,7 @@ select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
 
 
 def operation_of(*, had_rows: bool, has_rows: bool) -> UnitOperation:
-    """Return the operation of a unit whose destination `had_rows` rows before, and `has_rows` rows afterwards."""
+    """Return the operation of a unit whose destination had rows before (`had_rows`), and has rows now (`has_rows`)."""
     if not has_rows:
         return UnitOperation.DELETE
     return UnitOperation.UPDATE if had_rows else UnitOperation.INSERT

@@ -57,7 +57,7 @@ class KeyOutcome(NamedTuple):
 
 
 def recorded_content_sizes(outcomes: Iterable[KeyOutcome], known_sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Return how many rows at most the API has of each mirror, by these outcomes and the sizes `known_sizes` before them.
+    """Return how many rows at most the API has of each mirror, by these outcomes and the `known_sizes` before.
 
     A crashed run may have recorded only some of the rows that it sent, so a lower number than before proves
     nothing. An empty mirror has no record.

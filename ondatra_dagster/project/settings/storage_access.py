@@ -78,8 +78,8 @@ class StorageAddress(str):
         address.s3 = s3
         return address
 
-    def __add__(self, more: str) -> "StorageAddress":
-        return StorageAddress(str(self) + more, self.s3)
+    def __add__(self, suffix: str) -> "StorageAddress":
+        return StorageAddress(str(self) + suffix, self.s3)
 
     def join_names(self, *names: str) -> "StorageAddress":
         """Return the address of these names below the folder."""

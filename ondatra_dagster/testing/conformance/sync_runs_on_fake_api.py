@@ -156,11 +156,11 @@ class ConformanceRun:
             if not self.state.depth:
                 return
 
-    def repeat_push(self, handed: RecordedPush) -> RecordedPush:
+    def repeat_push(self, push: RecordedPush) -> RecordedPush:
         """Push a batch twice with one journal, as after a crash; return the second push, which the journal answers."""
         journal = ResponseJournal.in_memory("again")
-        self._push(handed.parcel, journal)
-        self._push(handed.parcel, journal)
+        self._push(push.parcel, journal)
+        self._push(push.parcel, journal)
         return self.recorded_pushes.pop()
 
     def _sleep(self, seconds: float) -> None:
@@ -264,9 +264,9 @@ def capture_push_warnings() -> Iterator[list[str]]:
 
 
 class _MessageHandler(logging.Handler):
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, messages: list[str]) -> None:
         super().__init__(logging.WARNING)
-        self._messages = told
+        self._messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
         self._messages.append(record.getMessage())

@@ -167,7 +167,7 @@ def write_delivered_file(folder: Path) -> WrittenFile:
     store = RecordStore(str(folder))
     write_records_file(folder)
     ends: list[DeliveredRecord] = list(store.read_delivered_since(SYNC_ID, None, with_payload=True))
-    store.write_delivered(SYNC_ID, ends, through=RUN_ID)
+    store.write_delivered(SYNC_ID, ends, last_run=RUN_ID)
     store.remove_run(SYNC_ID, RUN_ID)
     path = folder / f"sent/1/{SYNC_ID}.parquet"
     return WrittenFile(path, lambda: list(store.read_delivered_since(SYNC_ID, None, with_payload=True)))
