@@ -79,7 +79,9 @@ class RunService:
         if table is None:
             raise ValueError(f"{step.model.name} has no table to keep")
         # the checks' results from the time when the table was written
-        checks = (RowCheckResult(check=each, failed_rows=step.warned.get(each.name, 0)) for each in step.model.checks)
+        checks = (
+            RowCheckResult(check=each, failed_rows=step.warning_counts.get(each.name, 0)) for each in step.model.checks
+        )
         result = ModelResult(
             model=step.model,
             has_changes=False,

@@ -210,14 +210,14 @@ def _current_summary(workspace: Workspace, sync: Sync) -> RunSummary:
 def _read_pending_and_removals(workspace: Workspace, sync: Sync) -> tuple[list[PendingKey], RemovalCount | None]:
     """Return some of the rows that are still to be delivered, and the deletes that need the user's consent."""
 
-    def rows() -> int | None:
+    def count_rows() -> int | None:
         source = read_source_state(workspace, sync)
         return source.row_count if source else None
 
     with open_for_reading(sync.queue_file) as store:
         if store is None:
             return [], None
-        return read_oldest_pending(store, limit=MAX_SAMPLES), read_removals(store, sync, rows=rows)
+        return read_oldest_pending(store, limit=MAX_SAMPLES), read_removals(store, sync, rows=count_rows)
 
 
 def _empty_summary(sync: Sync, message: str) -> RunSummary:

@@ -60,7 +60,7 @@ class TextProgress(RunProgress):
     def _show_activity(self, name: str, activity: DescribeActivity) -> None:
         started_at = self._clock()
 
-        def told() -> str:
+        def build_line() -> str:
             activity_text = activity()
             elapsed = format_duration(self._clock() - started_at)
             step_text = f"{self._steps_ended + 1} of {self._steps_total}"
@@ -69,7 +69,7 @@ class TextProgress(RunProgress):
                 f"{f', {activity_text}' if activity_text else ''} ({step_text})"
             )
 
-        self._status_line.show(told)
+        self._status_line.show(build_line)
 
     def on_model_end(self, result: ModelResult) -> None:
         self._print_model_result(result)

@@ -59,7 +59,7 @@ SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged=(
+    damage_advice=(
         "don't delete it: it has acknowledged events that are in no table yet. Stop the collector, and keep a copy."
         " Then bring the file back from a backup, or save what `sqlite3 FILE .recover` reads."
         " If nothing helps, move it away; its events are then lost"

@@ -76,17 +76,17 @@ def build_parser(event_type: EventType) -> ValueParser:
 def _plain_parser(event_type: EventType) -> ValueParser:
     python_type = PLAIN_TYPES[event_type.name]
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         return value if type(value) is python_type else _add_type_problem(value, path, notes, event_type)
 
-    return read
+    return parse_value
 
 
 def _integer_parser(event_type: EventType) -> ValueParser:
     maximum = MAX_INTEGERS[event_type.name]
     minimum = -maximum - 1
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is int and minimum <= value <= maximum:
             return value
         if (
@@ -102,7 +102,7 @@ def _integer_parser(event_type: EventType) -> ValueParser:
             return notes.add_problem(path, f"is out of range; {event_type} is {minimum} to {maximum}")
         return _add_type_problem(value, path, notes, event_type)
 
-    return read
+    return parse_value
 
 
 def _parse_float(event_type: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
@@ -119,7 +119,7 @@ def _decimal_parser(event_type: EventType) -> ValueParser:
     exact_context = decimal.Context(prec=event_type.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     unit = decimal.Decimal(1).scaleb(-event_type.scale)
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         text = _number_text(value)
         if text is None:
             return _add_type_problem(value, path, notes, event_type)
@@ -134,7 +134,7 @@ def _decimal_parser(event_type: EventType) -> ValueParser:
                 path, f"doesn't fit {event_type}: {event_type.precision} digits, {event_type.scale} of them decimals"
             )
 
-    return read
+    return parse_value
 
 
 def _is_exact(value: float, text: str) -> bool:
@@ -206,18 +206,18 @@ def _parse_binary(event_type: EventType, value: Any, path: str, notes: ParseNote
 def _array_parser(event_type: EventType) -> ValueParser:
     element = build_parser(event_type.type_arguments[0])
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not list:
             return _add_type_problem(value, path, notes, event_type)
         return [None if item is None else element(item, f"{path}[{index}]", notes) for index, item in enumerate(value)]
 
-    return read
+    return parse_value
 
 
 def _map_parser(event_type: EventType) -> ValueParser:
     key, element = _map_key_parser(event_type.type_arguments[0]), build_parser(event_type.type_arguments[1])
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
             return _add_type_problem(value, path, notes, event_type)
         pairs = {}
@@ -229,7 +229,7 @@ def _map_parser(event_type: EventType) -> ValueParser:
             pairs[parsed_key] = None if item is None else element(item, item_path, notes)
         return list(pairs.items())
 
-    return read
+    return parse_value
 
 
 def _map_key_parser(event_type: EventType) -> ValueParser:
@@ -238,10 +238,10 @@ def _map_key_parser(event_type: EventType) -> ValueParser:
     if event_type.name not in MAX_INTEGERS:
         return reader
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         return reader(int(value) if INTEGER_PATTERN.fullmatch(value) else value, path, notes)
 
-    return read
+    return parse_value
 
 
 def _struct_parser(event_type: EventType) -> ValueParser:
@@ -251,7 +251,7 @@ def _struct_parser(event_type: EventType) -> ValueParser:
     }
     declared_names = names_by_casefold(event_type.fields)
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
             return _add_type_problem(value, path, notes, event_type)
         fields: dict[str, Any] = dict.fromkeys(readers)
@@ -266,7 +266,7 @@ def _struct_parser(event_type: EventType) -> ValueParser:
                 fields[name] = readers[name](item, field_path, notes)
         return fields
 
-    return read
+    return parse_value
 
 
 def names_by_casefold(names: Sequence[str]) -> Mapping[str, str]:

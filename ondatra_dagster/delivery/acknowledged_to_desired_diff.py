@@ -118,10 +118,10 @@ def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) ->
 
 
 def _has_same_content(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
-    def contents(image: RowSet) -> Counter[Hashable]:
+    def count_contents(image: RowSet) -> Counter[Hashable]:
         return Counter(comparable_content(layouts[row.layout_id].parse_row(row.payload)) for row in image)
 
-    return contents(left) == contents(right)
+    return count_contents(left) == count_contents(right)
 
 
 def _diff_row(key_state: KeyState) -> list[SentRow]:

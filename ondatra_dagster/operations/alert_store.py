@@ -42,7 +42,7 @@ ALERT_SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged="move it away: active alerts are sent again, and unsent alerts are lost",
+    damage_advice="move it away: active alerts are sent again, and unsent alerts are lost",
 )
 MAX_CAUSES = 10  # causes that one alert reports: texts that differ each time must not flood the receiver
 ACTIVE_COLUMNS = "type, subject, rule, since, sentence, causes, found"

@@ -54,7 +54,7 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
     specs = [dg.AssetCheckSpec(name, asset=key, description=CHECK_DESCRIPTIONS[name]) for name in SYNC_CHECKS]
 
     @dg.multi_asset_check(name=op_name(key, "checks"), specs=specs, can_subset=True)
-    def checks(
+    def check_sync(
         context: dg.AssetCheckExecutionContext, ondatra: dg.ResourceParam[RunService]
     ) -> Iterator[dg.AssetCheckResult]:
         check_names = {check.name for check in context.selected_asset_check_keys}
@@ -63,7 +63,7 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
                 if check_result.name in check_names:
                     yield build_check_report(dg.AssetCheckResult, key, check_result)
 
-    return checks
+    return check_sync
 
 
 def build_check_report(report_type: type[CheckReport], key: dg.AssetKey, verdict: SyncCheckResult) -> CheckReport:

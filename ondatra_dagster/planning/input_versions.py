@@ -40,12 +40,12 @@ def table_state_lookup(settings: Settings) -> TableStateLookup:
     """Return a lookup of the states of the project's tables. It reads each Delta log once."""
     states: dict[str, TableState | None] = {}
 
-    def table(model_id: str) -> TableState | None:
+    def read_table(model_id: str) -> TableState | None:
         if model_id not in states:
             states[model_id] = read_table_state(table_path(settings, model_id))
         return states[model_id]
 
-    return table
+    return read_table
 
 
 def _read_input_version(input_: Input, settings: Settings, tables: TableStateLookup) -> str:

@@ -58,7 +58,9 @@ class ModelStep(PlanStep):
 
     inputs: Mapping[str, str]  # name → current version
     table: TableState | None
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows that failed it last time
+    warning_counts: Mapping[str, int] = dataclasses.field(
+        default_factory=dict
+    )  # @warning → rows that failed it last time
     is_full: bool = False  # a full refresh was requested
 
 
@@ -190,7 +192,7 @@ def plan_model(
         inputs=inputs,
         table=table,
         is_full=bool(refresh_reason),
-        warned=last_run.warned if last_run else {},
+        warning_counts=last_run.warned if last_run else {},
     )
 
 

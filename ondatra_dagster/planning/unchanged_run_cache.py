@@ -30,7 +30,7 @@ SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged="move it away: some models are computed once more than needed",
+    damage_advice="move it away: some models are computed once more than needed",
 )
 
 INSERT_RUN = """

@@ -154,11 +154,11 @@ class LineageResolver:
     def _relation_of(self, model: Model) -> InputRelationLookup:
         inputs = {reference.start: reference.input for reference in model.references if not reference.is_qualifier}
 
-        def relation_of(table: exp.Table) -> Relation:
+        def find_relation(table: exp.Table) -> Relation:
             input_ = inputs.get(table.parts[0].meta.get("start", -1))
             return opaque_relation() if input_ is None else self._input_relation(input_)
 
-        return relation_of
+        return find_relation
 
     def _input_relation(self, input_: Input) -> Relation:
         """Return an input with the columns of its table, or else with those of its query."""

@@ -58,7 +58,7 @@ HISTORY_SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged=(
+    damage_advice=(
         "move it away: `ondatra history` starts again, and queues and records are unchanged; a queue"
         " that is lost at the same time then counts as one that never existed"
     ),
@@ -284,7 +284,7 @@ class RunHistory:
         except StateError as error:
             self._handle_error(error)
         except (ValueError, KeyError, TypeError) as error:
-            self._handle_error(damage_error(self._path, str(error), HISTORY_SCHEMA.if_damaged))
+            self._handle_error(damage_error(self._path, str(error), HISTORY_SCHEMA.damage_advice))
         return otherwise
 
     def _write_file(self, *statements: tuple[str, Mapping[str, SqlValue]]) -> None:

@@ -73,13 +73,13 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
         "warned": run.warned_units,
     }
 
-    def verdict(severity: Severity, description: str) -> SyncCheckResult:
+    def build_result(severity: Severity, description: str) -> SyncCheckResult:
         return SyncCheckResult(
             name="rejects", severity=severity, description=description, counts=counts, samples=samples
         )
 
     if not run.is_past and (problem := _find_reject_problem(run, limits)):
-        return verdict(Severity.ERROR, problem)
+        return build_result(Severity.ERROR, problem)
     if rejected_count or dead_count or run.warned_units:
         dead_letter_note = (
             f"{format_count(dead_count, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead_count else ""
@@ -89,9 +89,9 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
         warning_note = (
             f"{format_count(run.warned_units, run.unit_noun)} delivered with a warning" if run.warned_units else ""
         )
-        return verdict(Severity.WARN, "; ".join(filter(None, (rejected_note, dead_letter_note, warning_note))))
+        return build_result(Severity.WARN, "; ".join(filter(None, (rejected_note, dead_letter_note, warning_note))))
     has_reject_count = GridRow.REJECTED in run.grid.known_rows
-    return verdict(
+    return build_result(
         Severity.PASS, f"no {run.unit_noun} was rejected" if has_reject_count else "there are no dead letters"
     )
 

@@ -66,17 +66,17 @@ class TokenRequest(NamedTuple):
 def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh: str | None) -> TokenRequest:
     """Return the request for a token, with the refresh token if there is one."""
 
-    def said(value: TextOrVariable) -> str:
+    def resolve_value(value: TextOrVariable) -> str:
         return secret(value) if isinstance(value, Variable) else value
 
-    form = {name: said(value) for name, value in auth.params}
+    form = {name: resolve_value(value) for name, value in auth.params}
     if refresh:
         form |= {"grant_type": "refresh_token", "refresh_token": refresh}
     else:
         form["grant_type"] = "client_credentials"
     if auth.scope:
         form["scope"] = auth.scope
-    client_id = said(auth.client_id)
+    client_id = resolve_value(auth.client_id)
     client_secret = secret(auth.client_secret) if auth.client_secret else None
     if auth.client_auth == "basic" and client_secret:
         # both are quoted as in a form, so that a colon in the id stays part of the id

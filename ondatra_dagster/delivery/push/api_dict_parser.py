@@ -75,11 +75,11 @@ def _read_text_or_variable(node: ast.expr, problems: ProblemList) -> TextOrVaria
 
 
 def _pairs_reader(read_name: LiteralReader, place: str) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
+    def read_pairs(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
         items = read_items(node, place)
         return tuple((read_name(key, problems), _read_text_or_variable(value, problems)) for key, value in items)
 
-    return read
+    return read_pairs
 
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:

@@ -97,7 +97,7 @@ def read_text(node: ast.expr, _problems: "ProblemList | None" = None) -> str:
 def number_reader(*, minimum: float, maximum: float = math.inf, is_whole: bool = False) -> LiteralReader:
     bounds = f"of at least {minimum:g}" if math.isinf(maximum) else f"from {minimum:g} to {maximum:g}"
 
-    def read(node: ast.expr, _problems: ProblemList) -> int | float:
+    def read_number(node: ast.expr, _problems: ProblemList) -> int | float:
         value = _evaluate_literal(node)
         kinds = (int,) if is_whole else (int, float)
         if (
@@ -109,37 +109,37 @@ def number_reader(*, minimum: float, maximum: float = math.inf, is_whole: bool =
             raise_unexpected(node, f"a {'whole ' if is_whole else ''}number {bounds}")
         return value
 
-    return read
+    return read_number
 
 
 def choice_reader(words: Sequence[str], plural: str) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> str:
+    def read_choice(node: ast.expr, problems: ProblemList) -> str:
         choice = read_text(node, problems)
         if choice not in words:
             remedy = suggest_correction(choice, words, plural=plural)
             raise InvalidLiteralError(node, f"{choice!r} is not one of the {plural}", remedy)
         return choice
 
-    return read
+    return read_choice
 
 
 def list_reader(reader: LiteralReader) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> tuple[Any, ...]:
+    def read_list(node: ast.expr, problems: ProblemList) -> tuple[Any, ...]:
         if not isinstance(node, ast.List | ast.Tuple):
             raise_unexpected(node, "a list in brackets")
         return tuple(reader(element, problems) for element in node.elts)
 
-    return read
+    return read_list
 
 
 def pattern_reader(pattern: re.Pattern[str], description: str) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> str:
+    def read_matching_text(node: ast.expr, problems: ProblemList) -> str:
         text = read_text(node, problems)
         if not pattern.fullmatch(text):
             raise_unexpected(node, description)
         return text
 
-    return read
+    return read_matching_text
 
 
 def read_duration(node: ast.expr, problems: ProblemList) -> float:

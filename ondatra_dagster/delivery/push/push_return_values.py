@@ -61,7 +61,7 @@ def _parse_statuses(
     examples = tuple(redact(repr(key))[:80] for key in unknown_keys[:_MAX_KEYS_SHOWN])
     example = next((key for key in keys if key not in return_value), NO_ROW_KEY)
 
-    def outcome(key: ResultKey) -> RowOutcome:
+    def parse_outcome(key: ResultKey) -> RowOutcome:
         if key in return_value:
             # an API may return what it was sent, and push() may put that answer into the message
             status = return_value[key]
@@ -72,7 +72,7 @@ def _parse_statuses(
 
     rows = format_count(len(unknown_keys), "row")
     warning = f"push() returned a status for {rows} that the batch doesn't have: {', '.join(examples)}"
-    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown_keys else ())
+    return PushResult(outcomes={key: parse_outcome(key) for key in keys}, warnings=(warning,) if unknown_keys else ())
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:

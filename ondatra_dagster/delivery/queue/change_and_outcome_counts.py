@@ -110,12 +110,12 @@ class ReplacedPartition:
     updates: int  # new rows that replace an old one
     ended_updates: int = 0  # updates that have ended, because the API refused to delete their old row
 
-    def count_old_row(self, end: UnitOutcome | None) -> UnitOperation | None:
+    def count_old_row(self, outcome: UnitOutcome | None) -> UnitOperation | None:
         """Return what an old row with this outcome counts as; None when it is the first half of an update."""
         if self.deletes:
             self.deletes -= 1
             return UnitOperation.DELETE
-        if end is UnitOutcome.SUCCEEDED or not self.updates:
+        if outcome is UnitOutcome.SUCCEEDED or not self.updates:
             return None
         self.updates -= 1
         self.ended_updates += 1
@@ -153,7 +153,7 @@ class UnitCounter:
         self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
         self._counts_for_later: dict[int, Counts] = {}
 
-    def count(self, unit: CountedUnit, end: UnitOutcome | None) -> Counts:
+    def count(self, unit: CountedUnit, outcome: UnitOutcome | None) -> Counts:
         """Return what a unit with this outcome counts as, or a unit in a job.
 
         Return nothing when it is half of another unit, which counts for both.
@@ -165,12 +165,12 @@ class UnitCounter:
         partition = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
         if partition is None:
             return SINGLE_COUNTS[operation_of(had_rows=bool(unit.rows_on_api), has_rows=bool(unit.rows_desired))]
-        operation = partition.count_new_row() if unit.rows_desired else partition.count_old_row(end)
+        operation = partition.count_new_row() if unit.rows_desired else partition.count_old_row(outcome)
         return SINGLE_COUNTS[operation] if operation else NO_COUNTS
 
-    def count_later(self, unit: CountedUnit, end: UnitOutcome) -> None:
+    def count_later(self, unit: CountedUnit, outcome: UnitOutcome) -> None:
         """Store what the unit counts as now, for the later end of its newer change."""
-        self._counts_for_later[unit.id] = self.count(unit, end)
+        self._counts_for_later[unit.id] = self.count(unit, outcome)
 
 
 def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:

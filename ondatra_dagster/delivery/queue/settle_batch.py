@@ -125,7 +125,7 @@ class _UnitStatus(NamedTuple):
     attempts: int = 0
     outages: int = 0
     message: str | None = None
-    wait: float | None = None  # seconds until it is due again
+    wait_seconds: float | None = None  # seconds until it is due again
     refused_at: int | None = None
 
 
@@ -222,12 +222,16 @@ class _Settlement:
         elif self._pushed.is_outage:
             self._count_unit(unit, UnitOutcome.FAILED)
             self._update_unit(
-                unit, known_state, _UnitStatus("waiting", attempts, outages + 1, message, wait=self._wait_seconds(1))
+                unit,
+                known_state,
+                _UnitStatus("waiting", attempts, outages + 1, message, wait_seconds=self._wait_seconds(1)),
             )
         elif attempts + 1 < self._attempt.max_attempts:
             self._count_unit(unit, UnitOutcome.FAILED)
             wait = self._wait_seconds(attempts + 1)
-            self._update_unit(unit, known_state, _UnitStatus("waiting", attempts + 1, outages, message, wait=wait))
+            self._update_unit(
+                unit, known_state, _UnitStatus("waiting", attempts + 1, outages, message, wait_seconds=wait)
+            )
         else:
             counts = self._mark_dead(unit, known_state, UnitOutcome.REJECTED, attempts=attempts + 1)
             self.result.exhausted_units += counts.total()
@@ -319,8 +323,8 @@ class _Settlement:
                 "rows": self._weight(key_state),
                 "phase": send_phase(self._queue, dump_row_set(desired)),
                 "is_answered": self._pushed.is_answered,
-                "due_at": None if status.wait is None else self._attempt.ended_at + status.wait,
-                "set_at": None if status.wait is None else self._attempt.ended_at,
+                "due_at": None if status.wait_seconds is None else self._attempt.ended_at + status.wait_seconds,
+                "set_at": None if status.wait_seconds is None else self._attempt.ended_at,
                 "died_at": self._attempt.ended_at if status.state == "dead" else None,
             },
         )

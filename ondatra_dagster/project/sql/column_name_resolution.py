@@ -151,12 +151,12 @@ def opaque_relation(sources: ValueSources = UNKNOWN_SOURCES) -> Relation:
 def input_relation(input_: Input, columns: Sequence[str] | None) -> Relation:
     """Return the relation of an input: with these columns, or with any if they are unknown."""
 
-    def origin(name: str) -> ValueSources:
+    def build_sources(name: str) -> ValueSources:
         return ValueSources(origins=frozenset({ColumnOrigin(input_, name)}))
 
     if columns is None:
-        return Relation(unknown_columns=origin)
-    return Relation(columns=tuple(OutputColumn(name, origin(name)) for name in columns))
+        return Relation(unknown_columns=build_sources)
+    return Relation(columns=tuple(OutputColumn(name, build_sources(name)) for name in columns))
 
 
 class FromSource(NamedTuple):

@@ -38,7 +38,7 @@ class UnresolvedColumn(NamedTuple):
     name: str  # in the spelling of the query
     line: int  # within the query
     unknown: str  # the part that isn't known
-    known: tuple[str, ...]  # the columns that may be meant
+    known_names: tuple[str, ...]  # the columns that may be meant
 
 
 def find_unresolved_columns(query: ParsedQuery, find_relation: InputRelationLookup) -> list[UnresolvedColumn]:
@@ -132,7 +132,7 @@ def _describe_column(parts: list[str], line: int, scope: ColumnScope) -> Unresol
         name=".".join(parts),
         line=line,
         unknown=parts[1] if named_sources else parts[0],
-        known=tuple(dict.fromkeys(name for name in column_names if name is not None)),
+        known_names=tuple(dict.fromkeys(name for name in column_names if name is not None)),
     )
 
 

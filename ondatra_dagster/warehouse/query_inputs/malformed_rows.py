@@ -57,7 +57,7 @@ class MalformedFile(NamedTuple):
 def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str], str | None]:
     """Return a function that says which rows of the model's files made Spark fail; it returns None if none did."""
 
-    def explain(text: str) -> str | None:
+    def explain_failure(text: str) -> str | None:
         if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
             return None
         for source in model.inputs:
@@ -67,7 +67,7 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
                     return f"{place_of_input(model, source)}: {problem}"
         return None
 
-    return explain
+    return explain_failure
 
 
 def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:

@@ -157,13 +157,13 @@ def _fetch_missing(folder: Path, jar_set: JarSet, repository: str, listener: Fet
     total, done = sum(jar.size for jar in jars), 0
     listener.on_start(f"fetching {jar_set.title} into {folder}: {format_size(total)}, once on this machine")
 
-    def received(size: int) -> None:
+    def on_bytes(size: int) -> None:
         nonlocal done
         done += size
         listener.on_progress(done, total)
 
     for jar in jars:
-        download_jar(jar, folder, repository, received)
+        download_jar(jar, folder, repository, on_bytes)
 
 
 def _fetch_failure_message(folder: Path, jar_set: JarSet, error: Exception) -> str:

@@ -85,17 +85,19 @@ def apply_merge(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]
 
 
 def apply_tracked(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
-    return _apply_changed_groups(state, group_by_key(now.elements()), goes=True)
+    return _apply_changed_groups(state, group_by_key(now.elements()), deletes_missing=True)
 
 
 def apply_partition(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
-    return _apply_changed_groups(state, group_by_key(now.elements()), goes=False)
+    return _apply_changed_groups(state, group_by_key(now.elements()), deletes_missing=False)
 
 
-def _apply_changed_groups(state: ExpectedTable, new: dict[Row, Counter[Row]], *, goes: bool) -> list[ExpectedChange]:
+def _apply_changed_groups(
+    state: ExpectedTable, new: dict[Row, Counter[Row]], *, deletes_missing: bool
+) -> list[ExpectedChange]:
     old = group_by_key(state.rows.elements())
     told: list[ExpectedChange] = []
-    for key in {*new, *(old if goes else ())}:
+    for key in {*new, *(old if deletes_missing else ())}:
         had, has = old.get(key, Counter()), new.get(key, Counter())
         if had != has:
             told += replace_all(had, has)

@@ -68,7 +68,7 @@ def test_an_event_that_changed_in_the_file_is_not_written(tmp_path: Path) -> Non
             connection.execute(f"update intake set {change} where number = 8")
 
         with pytest.raises(StateError, match=r"events\.sqlite is damaged \(request 8 is damaged\)"):
-            file.read()
+            file.read_content()
 
 
 def test_a_sync_delivers_without_its_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
