@@ -112,16 +112,16 @@ class Workspace:
         """Return the sources of each column, which are read on first use."""
         return LineageResolver(self.project, current_columns_lookup(self.project))
 
-    def check_columns(self, running_models: Collection[str] | None = None) -> None:
+    def check_columns(self, running_ids: Collection[str] | None = None) -> None:
         """Raise ProjectError with all columns that certainly don't exist, in all models or in those that run.
 
         For a model that doesn't run, the columns of its table count, and not its current definition.
         """
-        if running_models is None:
+        if running_ids is None:
             is_settled = up_to_date_check(self.project, self.unchanged_run_cache.read_runs())
         else:
-            is_settled = set(self.project.models).difference(running_models).__contains__
-        if problems := find_missing_columns(self.project, is_settled, running_models):
+            is_settled = set(self.project.models).difference(running_ids).__contains__
+        if problems := find_missing_columns(self.project, is_settled, running_ids):
             raise ProjectError(problems)
 
     @property

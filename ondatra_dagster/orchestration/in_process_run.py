@@ -73,7 +73,9 @@ def run_plan(
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
     settings = engine.workspace.settings
     definitions = definitions_of(
-        engine.workspace, opened=lambda *_, **__: contextlib.nullcontext(engine), loggers={LOGGER_KEY: file_logger}
+        engine.workspace,
+        open_service=lambda *_, **__: contextlib.nullcontext(engine),
+        loggers={LOGGER_KEY: file_logger},
     )
     folder = settings.state / "logs"
     with log_to_folder(folder), report_waits(engine.progress.on_wait), open_instance(settings) as instance:

@@ -83,9 +83,9 @@ def parse_table_version(version: str) -> tuple[str, int]:
     return table_id, int(number)
 
 
-def list_changed_inputs(old_versions: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def list_changed_inputs(old_versions: Mapping[str, str], new_versions: Mapping[str, str]) -> list[str]:
     """Return the names of the inputs whose version has changed."""
-    return [name for name, version in now.items() if old_versions.get(name) != version]
+    return [name for name, version in new_versions.items() if old_versions.get(name) != version]
 
 
 def compute_files_version(settings: Settings, pattern: str) -> str | None:

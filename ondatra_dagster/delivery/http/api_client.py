@@ -184,9 +184,9 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         finally:
             response.close()
 
-    def unsent_response(self, reason: Exception, *, is_refused: bool) -> HttpResponse:
+    def unsent_response(self, error: Exception, *, is_refused: bool) -> HttpResponse:
         """Return the response for an unsent request: it is refused, or there is no token (not the rows' fault)."""
-        text = self._mask_reason(f"not sent: {reason}")
+        text = self._mask_reason(f"not sent: {error}")
         return HttpResponse(NO_RESPONSE, text, is_refused=is_refused, is_unsent=not is_refused)
 
     def _mask_reason(self, reason: str) -> str:

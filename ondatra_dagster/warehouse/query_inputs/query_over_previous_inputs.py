@@ -75,13 +75,15 @@ class PreviousResultsFromInputs:
             for source in self.model.inputs
         )
 
-    def _is_available(self, source: Input, old_version: str | None, now: str | None) -> bool:
+    def _is_available(self, source: Input, old_version: str | None, new_version: str | None) -> bool:
         """Return whether an input's old version can still be read."""
-        if old_version is None or old_version in (UNVERSIONED, MODEL_NOT_BUILT) or now is None:
+        if old_version is None or old_version in (UNVERSIONED, MODEL_NOT_BUILT) or new_version is None:
             return False
         if isinstance(source, FileInput):
-            return old_version == now
-        return _table_id(old_version) == _table_id(now) != "" or self._is_version_of_original(source, old_version)
+            return old_version == new_version
+        return _table_id(old_version) == _table_id(new_version) != "" or self._is_version_of_original(
+            source, old_version
+        )
 
     def _is_version_of_original(self, source: Input, old_version: str) -> bool:
         """Return whether that is a version of the table whose clone a dry run reads now."""
@@ -90,9 +92,13 @@ class PreviousResultsFromInputs:
         state = read_table_state(self.warehouse.table_path(source.model))
         return bool(state and state.clone_origin and state.clone_origin.table_id == _table_id(old_version))
 
-    def _query_changes(self, source: ModelInput, old_version: str, now: str, *, is_gain: bool) -> DataFrame:
+    def _query_changes(self, source: ModelInput, old_version: str, new_version: str, *, is_gain: bool) -> DataFrame:
         return self._query(
-            {source.name: pin_input_changes(self.warehouse, self.model, source, old_version, now, is_gain=is_gain)}
+            {
+                source.name: pin_input_changes(
+                    self.warehouse, self.model, source, old_version, new_version, is_gain=is_gain
+                )
+            }
         )
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
@@ -127,7 +133,7 @@ class PreviousResultsFromTable:
         return self.target.rows.where((value >= lowest_value) | value.isNull())
 
 
-def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str, str]) -> Mapping[str, str]:
+def previous_input_versions(model: Model, target: TargetTable, new_versions: Mapping[str, str]) -> Mapping[str, str]:
     """Return the inputs' versions at the table's newest commit; none if they weren't noted.
 
     An input that a changed definition has added counts from its current version, which is stored with the table.
@@ -141,7 +147,7 @@ def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str,
     if new_inputs and model.kind.uses_input_baseline:
         baseline = orjson.loads(target.state.properties.get(INPUT_BASELINE_PROPERTY, "{}"))
         baseline_versions = baseline["inputs"] if baseline.get("definition") == model.definition else {}
-        versions |= {name: baseline_versions.get(name, now[name]) for name in new_inputs}
+        versions |= {name: baseline_versions.get(name, new_versions[name]) for name in new_inputs}
         if not baseline_versions:
             new_baseline = {"definition": model.definition, "inputs": {name: versions[name] for name in new_inputs}}
             table = TableAlterer(target.session, target.path)

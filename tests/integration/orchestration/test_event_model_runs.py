@@ -140,7 +140,7 @@ def test_the_run_that_the_sensor_requests_flushes_the_events(
     """Afterwards the sensor requests no run."""
     take(shop, "/a")
     (request,) = ticks(shop, dagster_instance).run_requests or ()
-    job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
+    job = definitions_of(shop.workspace, open_service=shop.open_engine).resolve_implicit_global_asset_job_def()
     done = job.execute_in_process(instance=dagster_instance, asset_selection=request.asset_selection)
     assert done.success
     assert ["/a"] == pages(shop)

@@ -33,7 +33,7 @@ def send(shop: ShopProject) -> int:
 
 
 def job(shop: ShopProject, dagster_instance: dg.DagsterInstance, name: str) -> dg.ExecuteInProcessResult:
-    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     return definitions.resolve_job_def(name).execute_in_process(
         instance=dagster_instance, raise_on_error=False, run_config=quiet

@@ -34,7 +34,7 @@ def materialize(dagster_instance: dg.DagsterInstance) -> Callable[..., dg.Execut
     def materialize_assets(
         shop: ShopProject, *keys: dg.AssetKey, tags: dict[str, str] | None = None
     ) -> dg.ExecuteInProcessResult:
-        definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+        definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
         job = definitions.resolve_implicit_global_asset_job_def()
         return job.execute_in_process(
             instance=dagster_instance,

@@ -46,7 +46,7 @@ def test_a_queue_detects_changes_in_what_it_will_send_or_write(change: str, what
         assert connection.execute(change).rowcount > 0
 
     with pytest.raises(StateError, match=rf"queue\.sqlite is damaged \({what}\)"):
-        queue.read()
+        queue.read_content()
 
 
 def test_a_damaged_unit_stays_damaged_when_it_changes(tmp_path: Path) -> None:
