@@ -117,8 +117,8 @@ def _delivery_peers(url: str, size: int, rows: int) -> tuple[Measures, list[Figu
     return peers, missing_peers
 
 
-def _rate(what: str, numbers: Sequence[Numbers], name: str) -> Figure:
-    return Figure(what, [measurement[name] for measurement in numbers])
+def _rate(label: str, numbers: Sequence[Numbers], name: str) -> Figure:
+    return Figure(label, [measurement[name] for measurement in numbers])
 
 
 def _enqueue_group() -> Group:

@@ -30,13 +30,13 @@ def send_with_http_client(url: str, rows: int, size: int) -> float:
     """Return the seconds of http.client over one connection: the floor."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
 
-    def post(body: str) -> int:
+    def post_body(body: str) -> int:
         connection.request("POST", "/rows", body, JSON)
         with connection.getresponse() as response:
             response.read()
             return response.status
 
-    return _time_loop(post, rows, size)
+    return _time_loop(post_body, rows, size)
 
 
 def send_with_httpx(url: str, rows: int, size: int) -> float:

@@ -30,9 +30,9 @@ def running_server() -> Iterator[str]:
         process.join()
 
 
-def _run_server(told: Connection) -> None:
+def _run_server(port_connection: Connection) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    told.send(listener.getsockname()[1])
+    port_connection.send(listener.getsockname()[1])
     while True:
         client, _ = listener.accept()
         threading.Thread(target=_answer_requests, args=(client,), daemon=True).start()

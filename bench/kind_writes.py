@@ -171,7 +171,7 @@ class KindBench:
         )
         self.session.sql(statement).collect()
 
-    def measure_seconds(self, what: Callable[[], None]) -> float:
+    def measure_seconds(self, write_rows: Callable[[], None]) -> float:
         """Return how long a write takes, on a fresh copy of the table."""
         table = Path(self.warehouse.table_path("mart.rows"))
         table_copy = self.root / "kept"
@@ -179,7 +179,7 @@ class KindBench:
         shutil.copytree(table_copy, table)
         self.session.catalog.clearCache()
         start_time = time.perf_counter()
-        what()
+        write_rows()
         return time.perf_counter() - start_time
 
     def count_changes(self) -> dict[str, int]:

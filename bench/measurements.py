@@ -90,7 +90,7 @@ def enqueue_feed(folder: Path, rows: str) -> Numbers:
     """Measure ours, from a feed into the queue, without the time in which the feed builds its pages."""
     making = 0.0
 
-    def pages() -> Iterator[FeedPage]:
+    def time_pages() -> Iterator[FeedPage]:
         nonlocal making
         start_time = time.perf_counter()
         for page in GeneratedTable(int(rows)).pages():
@@ -100,7 +100,7 @@ def enqueue_feed(folder: Path, rows: str) -> Numbers:
 
     with SyncFolder(folder).queue() as queue:
         start_time = time.perf_counter()
-        enqueue_segment(queue, FeedSegment(-1, 1, pages()), now=1.0)
+        enqueue_segment(queue, FeedSegment(-1, 1, time_pages()), now=1.0)
         return {"rate": int(rows) / (time.perf_counter() - start_time - making)}
 
 

@@ -29,5 +29,5 @@ class EscapingFormatter(logging.Formatter):
         return escape_log_text(super().format(record))
 
 
-def _escape_character(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+def _escape_character(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")

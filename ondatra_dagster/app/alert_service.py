@@ -86,7 +86,7 @@ class AlertService:
         The caller must have read the project just now. An alert that was found again since then stays active.
         """
         if self._initial_alerts:
-            self._store_results(self._recovery_results, run=lambda _: RunReference(), known=self._initial_alerts)
+            self._store_results(self._recovery_results, run=lambda _: RunReference(), known_alerts=self._initial_alerts)
 
     def check_and_send(self, *, is_current: bool = False) -> TaskResult:
         """Store which syncs have crashed, or haven't succeeded for too long, then send alerts.
@@ -152,15 +152,17 @@ class AlertService:
 
     def _store_results(
         self,
-        read: Callable[[], Iterable[RuleResult]],
+        read_results: Callable[[], Iterable[RuleResult]],
         *,
         run: Callable[[RuleResult], RunReference],
-        known: Collection[ActiveAlert] | None = None,
+        known_alerts: Collection[ActiveAlert] | None = None,
     ) -> None:
         if not self.is_enabled:
             return
         try:
-            self._store.apply_results(list(read()), functools.partial(self._build_alert, run=run), known=known)
+            self._store.apply_results(
+                list(read_results()), functools.partial(self._build_alert, run=run), known_alerts=known_alerts
+            )
         except OndatraError as error:
             log.warning("alerts were not evaluated: %s", error)
 
@@ -185,7 +187,7 @@ class AlertService:
         sync_id, summary = result.sync.id, result.summary
         errors = [check_result.description for check_result in result.errors]
         pending = summary.queue.depth if summary.queue else 0
-        if errors or has_recovered(self._workspace, sync_id, pending=pending):
+        if errors or has_recovered(self._workspace, sync_id, pending_count=pending):
             first_error = next(_row_errors(result), "")
             yield evaluate_failure(SubjectType.SYNC, sync_id, errors, detail=first_error)
         if summary.run_id:
@@ -216,44 +218,44 @@ class AlertService:
                 yield result
 
     def _build_alert(
-        self, reading: RuleResult, state: AlertState, *, run: Callable[[RuleResult], RunReference]
+        self, rule_result: RuleResult, state: AlertState, *, run: Callable[[RuleResult], RunReference]
     ) -> Alert:
         at = datetime.fromtimestamp(self._workspace.clock(), UTC).isoformat(timespec="seconds")
-        run_id, dagster_run = run(reading)
+        run_id, dagster_run = run(rule_result)
         body: dict[str, Json] = {
             "id": uuid.uuid4().hex,
             "project": self._workspace.settings.root.name,
-            reading.type.value: reading.subject,
-            "rule": reading.rule,
+            rule_result.type.value: rule_result.subject,
+            "rule": rule_result.rule,
             "state": state.value,
             "at": at,
-            "sentence": _alert_message(reading, state),
-            "numbers": dict(reading.numbers),
+            "sentence": _alert_message(rule_result, state),
+            "numbers": dict(rule_result.numbers),
             "run": run_id,
             "link": dagster_run_url(self._workspace.settings.dagster_url, dagster_run) if dagster_run else None,
         }
         return Alert(str(body["id"]), at, body)
 
-    def _current_run(self, reading: RuleResult) -> RunReference:
+    def _current_run(self, rule_result: RuleResult) -> RunReference:
         """Return the run of this process; without a run id if the sync's newest run is another Dagster run's."""
         own_run_id = self.dagster_run_id
-        if reading.type is SubjectType.MODEL:
+        if rule_result.type is SubjectType.MODEL:
             return RunReference(own_run_id, own_run_id)
-        newest_run = self._newest_run(reading)
+        newest_run = self._newest_run(rule_result)
         is_other_run = own_run_id is not None and newest_run.dagster_run_id != own_run_id
         return RunReference(None, own_run_id) if is_other_run else newest_run
 
-    def _newest_run(self, reading: RuleResult) -> RunReference:
+    def _newest_run(self, rule_result: RuleResult) -> RunReference:
         """Return the sync's newest run."""
-        newest_run = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
+        newest_run = next(iter(self._workspace.history.list_runs(rule_result.subject, limit=1)), None)
         return RunReference(newest_run.run_id, newest_run.dagster_run_id) if newest_run else RunReference()
 
 
-def _alert_message(reading: RuleResult, state: AlertState) -> str:
+def _alert_message(rule_result: RuleResult, state: AlertState) -> str:
     if state is AlertState.RECOVERED:
-        return f"{reading.subject} {reading.recovery or RECOVERY_MESSAGES[reading.rule]}"
+        return f"{rule_result.subject} {rule_result.recovery or RECOVERY_MESSAGES[rule_result.rule]}"
     change_note = " is still failing, now because" if state is AlertState.CHANGED else ""
-    return f"{reading.subject}{change_note}: {reading.sentence}"
+    return f"{rule_result.subject}{change_note}: {rule_result.sentence}"
 
 
 def _row_errors(result: SyncResult) -> Iterator[str]:
@@ -300,7 +302,7 @@ def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
         return None
 
 
-def has_recovered(workspace: Workspace, sync_id: str, *, pending: int) -> bool:
+def has_recovered(workspace: Workspace, sync_id: str, *, pending_count: int) -> bool:
     """Return whether a sync's failure is over, after a turn without errors or with nothing to do.
 
     A turn that did nothing doesn't end the failure of a run that crashed, or that failed and left rows.
@@ -311,7 +313,7 @@ def has_recovered(workspace: Workspace, sync_id: str, *, pending: int) -> bool:
     newest_run = next(iter(history.list_runs(sync_id, limit=1)), None)
     if newest_run is None or newest_run.result is RunResult.SUCCEEDED:
         return True
-    return not pending and newest_run.result is not RunResult.RUNNING
+    return not pending_count and newest_run.result is not RunResult.RUNNING
 
 
 def _missing_subject_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
@@ -337,5 +339,5 @@ def _sync_recovery_reason(workspace: Workspace, sync: Sync) -> str | None:
     verdicts = current_verdicts(workspace, sync)
     if any(verdict.severity is Severity.ERROR for verdict in verdicts):
         return None
-    is_recovered = has_recovered(workspace, sync.id, pending=queue_result.status.depth)
+    is_recovered = has_recovered(workspace, sync.id, pending_count=queue_result.status.depth)
     return "is no longer failing: it has nothing to do" if is_recovered else None

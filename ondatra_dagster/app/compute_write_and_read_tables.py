@@ -159,8 +159,8 @@ class SparkTables:
 class LazyChangeFeed:
     """A change feed whose code is loaded at the first read, because most runs of a sync read nothing."""
 
-    def __init__(self, opened: Callable[[], Feed]) -> None:
-        self._open_feed = opened
+    def __init__(self, open_feed: Callable[[], Feed]) -> None:
+        self._open_feed = open_feed
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
         yield from self._open_feed().segments(after, upto)

@@ -58,11 +58,11 @@ def open_dry_workspace(workspace: Workspace) -> Iterator[Workspace]:
         yield dataclasses.replace(workspace, project=project, syncs=syncs)
 
 
-def _copy_queue(sync: Sync, to: Sync) -> None:
+def _copy_queue(sync: Sync, dry_sync: Sync) -> None:
     if sync.queue_file.exists():
-        sqlite_database.copy_database(sync.queue_file, to.queue_file)
+        sqlite_database.copy_database(sync.queue_file, dry_sync.queue_file)
     if sync.pause_file.exists():
-        pause_sync(to)
+        pause_sync(dry_sync)
 
 
 class DryRunService(RunService):
@@ -71,21 +71,26 @@ class DryRunService(RunService):
     is_dry = True
 
     def __init__(
-        self, workspace: Workspace, rehearsed: Workspace, tables: CloningTables, *, progress: RunProgress | None = None
+        self,
+        workspace: Workspace,
+        dry_workspace: Workspace,
+        tables: CloningTables,
+        *,
+        progress: RunProgress | None = None,
     ) -> None:
-        self._dry_tables = DryRunTables(tables, rehearsed.settings)
+        self._dry_tables = DryRunTables(tables, dry_workspace.settings)
         super().__init__(workspace, self._dry_tables, progress=progress)
-        self.current_state = rehearsed
+        self.current_state = dry_workspace
 
-    def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
+    def _store_unchanged_run(self, model: Model, write_result: ModelWriteResult) -> None:
         """Store nothing: the next real run has to compute the model itself."""
 
     def _delete_flushed_events(self, model: Model) -> None:
         """Delete nothing: the events wait for a real run."""
 
-    def _model_result(self, computed: ComputedModel, written: ModelWriteResult) -> ModelResult:
-        result = super()._model_result(computed, written)
-        return dataclasses.replace(result, version=self._dry_tables.version(computed.step.model, written))
+    def _model_result(self, computed_model: ComputedModel, write_result: ModelWriteResult) -> ModelResult:
+        result = super()._model_result(computed_model, write_result)
+        return dataclasses.replace(result, version=self._dry_tables.version(computed_model.step.model, write_result))
 
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
@@ -180,9 +185,9 @@ class DryRunTables:
         self._clones[model_id] = clone
         self._scratch.tables[model_id] = path
 
-    def version(self, model: Model, written: ModelWriteResult) -> int:
+    def version(self, model: Model, write_result: ModelWriteResult) -> int:
         """Return the version that the real table would have after this write."""
-        return _version_with_clone(self._clones[model.id].original, written.version)
+        return _version_with_clone(self._clones[model.id].original, write_result.version)
 
     def feed(self, sync: Sync) -> Feed:
         """Return the changes of the real table, followed by those of its clone."""

@@ -29,11 +29,11 @@ from ondatra_dagster.sync.enqueue_step import catch_up_queue
 
 # the remedies for damaged files, by file name: each says what is lost without the file
 DAMAGED_FILE_REMEDIES = {
-    "alerts.sqlite": alert_store.ALERT_SCHEMA.if_damaged,
-    "cache.sqlite": unchanged_run_cache.SCHEMA.if_damaged,
-    event_store.STORE_FILE_NAME: event_store.SCHEMA.if_damaged,
-    "history.sqlite": run_history_store.HISTORY_SCHEMA.if_damaged,
-    "rates.sqlite": rate_limit.RATES_SCHEMA.if_damaged,
+    "alerts.sqlite": alert_store.ALERT_SCHEMA.damage_advice,
+    "cache.sqlite": unchanged_run_cache.SCHEMA.damage_advice,
+    event_store.STORE_FILE_NAME: event_store.SCHEMA.damage_advice,
+    "history.sqlite": run_history_store.HISTORY_SCHEMA.damage_advice,
+    "rates.sqlite": rate_limit.RATES_SCHEMA.damage_advice,
 }
 
 
@@ -79,7 +79,9 @@ def _report_dead_letters(workspace: Workspace) -> TaskResult:
     return enqueue_report_and_refresh_tasks.report_dead_letters(
         {sync_id: queue.status for sync_id, queue in queue_results.items()},
         unread=[sync_id for sync_id, queue in queue_results.items() if queue.read_error],
-        lost=[sync_id for sync_id, queue in queue_results.items() if queue.loss_message and not queue.is_forgotten],
+        lost_syncs=[
+            sync_id for sync_id, queue in queue_results.items() if queue.loss_message and not queue.is_forgotten
+        ],
         now=workspace.clock(),
     )
 

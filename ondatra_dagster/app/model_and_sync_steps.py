@@ -79,7 +79,9 @@ class RunService:
         if table is None:
             raise ValueError(f"{step.model.name} has no table to keep")
         # the checks' results from the time when the table was written
-        checks = (RowCheckResult(check=each, failed_rows=step.warned.get(each.name, 0)) for each in step.model.checks)
+        checks = (
+            RowCheckResult(check=each, failed_rows=step.warning_counts.get(each.name, 0)) for each in step.model.checks
+        )
         result = ModelResult(
             model=step.model,
             has_changes=False,
@@ -102,16 +104,16 @@ class RunService:
         return ComputedModel(step=step, frame=frame, run_id=run_id, started_at=started)
 
     @interruption.raise_on_signal()
-    def write(self, computed: ComputedModel) -> ModelResult:
+    def write(self, computed_model: ComputedModel) -> ModelResult:
         """Write the computed rows to the model's table, and report the result."""
-        step, model = computed.step, computed.step.model
+        step, model = computed_model.step, computed_model.step.model
         note = CommitMetadata(
-            definition=model.definition, inputs=step.inputs, run_id=computed.run_id, checks=model.checks_digest
+            definition=model.definition, inputs=step.inputs, run_id=computed_model.run_id, checks=model.checks_digest
         )
         events = self.current_state.events(model)
         write = ModelWrite(
             model=model,
-            frame=computed.frame,
+            frame=computed_model.frame,
             note=note,
             is_full=step.is_full,
             planned_version=format_table_version(step.table) if step.table else "",
@@ -126,7 +128,7 @@ class RunService:
             self._delete_flushed_events(model)
         self._store_unchanged_run(model, written)
         self._write_summaries[model.id] = written
-        return self._report_model_result(self._model_result(computed, written))
+        return self._report_model_result(self._model_result(computed_model, written))
 
     def _report_model_result(self, result: ModelResult) -> ModelResult:
         self.progress.on_model_end(result)
@@ -138,37 +140,37 @@ class RunService:
         """Delete the events that are in the table, if no collector does that."""
         delete_flushed_events(self.workspace.settings, model)
 
-    def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
+    def _store_unchanged_run(self, model: Model, write_result: ModelWriteResult) -> None:
         """Store that a run changed nothing, because no commit shows that."""
-        if written.has_changes:
+        if write_result.has_changes:
             return
         unchanged = UnchangedRun(
             definition=model.definition,
-            inputs=written.inputs,
-            table_version=_table_version(written),
+            inputs=write_result.inputs,
+            table_version=_table_version(write_result),
             checks=model.checks_digest,
-            warned=count_warnings(written.findings),
+            warned=count_warnings(write_result.findings),
             at=self.workspace.clock(),
         )
         self.workspace.unchanged_run_cache.store_run(model.id, unchanged)
 
-    def _model_result(self, computed: ComputedModel, written: ModelWriteResult) -> ModelResult:
-        step = computed.step
+    def _model_result(self, computed_model: ComputedModel, write_result: ModelWriteResult) -> ModelResult:
+        step = computed_model.step
         return ModelResult(
             model=step.model,
-            has_changes=written.has_changes,
+            has_changes=write_result.has_changes,
             reason=step.reason,
             run_type="full" if step.is_full else "incremental" if step.table else "backfill",
-            table_version=_table_version(written),
-            version=written.version,
-            rows=written.rows,
-            columns=written.columns,
-            inserted=written.inserted,
-            updated=written.updated,
-            deleted=written.deleted,
-            invalid_rows=sum(written.invalid_counts.values()),
-            verdicts=self._store_verdicts(step.model, written.findings),
-            seconds=time.monotonic() - computed.started_at,
+            table_version=_table_version(write_result),
+            version=write_result.version,
+            rows=write_result.rows,
+            columns=write_result.columns,
+            inserted=write_result.inserted,
+            updated=write_result.updated,
+            deleted=write_result.deleted,
+            invalid_rows=sum(write_result.invalid_counts.values()),
+            verdicts=self._store_verdicts(step.model, write_result.findings),
+            seconds=time.monotonic() - computed_model.started_at,
         )
 
     def model_verdicts(self, model: Model) -> Iterator[SyncCheckResult]:
@@ -261,29 +263,31 @@ class RunService:
         log.info("%s", message)
         self.progress.on_notice(message)
 
-    def report_error(self, name: str, error: Exception, *, of: SubjectType | None = None) -> str:
+    def report_error(self, name: str, error: Exception, *, subject_type: SubjectType | None = None) -> str:
         """Report a failure and return it as a sentence. An unexpected error leaves its trace in the log folder."""
         message = str(error) if isinstance(error, OndatraError) else store_trace(error, self.workspace.settings.state)
         self.progress.on_failure(name, message)
-        if of and not self.is_dry:
-            self.alerts.on_failure(of, name, message)
+        if subject_type and not self.is_dry:
+            self.alerts.on_failure(subject_type, name, message)
         return message
 
 
-def _table_version(written: ModelWriteResult) -> str:
-    return f"{written.table_id}@{written.version}"
+def _table_version(write_result: ModelWriteResult) -> str:
+    return f"{write_result.table_id}@{write_result.version}"
 
 
-def judge_finding(finding: RowCheckResult) -> SyncCheckResult:
+def judge_finding(check_result: RowCheckResult) -> SyncCheckResult:
     """Return the verdict on the rows that a check of the model tested."""
-    severity = Severity.ERROR if finding.blocks_write else Severity.WARN if finding.failed_rows else Severity.PASS
-    rows = {} if finding.rows is None else {"rows": finding.rows}
+    severity = (
+        Severity.ERROR if check_result.blocks_write else Severity.WARN if check_result.failed_rows else Severity.PASS
+    )
+    rows = {} if check_result.rows is None else {"rows": check_result.rows}
     return SyncCheckResult(
-        name=finding.check.name,
+        name=check_result.check.name,
         severity=severity,
-        description=str(finding),
-        counts={"failed": finding.failed_rows, **rows},
-        samples=tuple(dict(row) for row in finding.samples),
+        description=str(check_result),
+        counts={"failed": check_result.failed_rows, **rows},
+        samples=tuple(dict(row) for row in check_result.samples),
     )
 
 
@@ -301,12 +305,12 @@ def judge_invalid_rows(counts: Mapping[str, int], samples: Sequence[InvalidRowSa
 
 
 def _invalid_records_result(
-    named_by: str, message: str, counts: Mapping[str, int], samples: Sequence[InvalidRowSample]
+    key_label: str, message: str, counts: Mapping[str, int], samples: Sequence[InvalidRowSample]
 ) -> SyncCheckResult:
     return SyncCheckResult(
         name="invalid_records",
         severity=Severity.WARN if any(counts.values()) else Severity.PASS,
         description=message,
         counts=counts,
-        samples=tuple({named_by: format_key(sample.key), "reason": sample.reason} for sample in samples),
+        samples=tuple({key_label: format_key(sample.key), "reason": sample.reason} for sample in samples),
     )

@@ -47,19 +47,25 @@ def format_project_metrics(syncs: Iterable[SyncMetrics], models: Iterable[ModelM
 
 
 def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
-    def each(name: str, of_type: str, text: str, values: Iterable[float | None]) -> Metric:
+    def build_metric(name: str, of_type: str, text: str, values: Iterable[float | None]) -> Metric:
         labels = ({"sync": sync.sync} for sync in syncs)
         return Metric(f"ondatra_sync_{name}", of_type, text, _known_samples(labels, values))
 
-    yield each("queue_depth", GAUGE, "Keys that are still to be delivered.", [s.depth for s in syncs])
-    yield each("oldest_waiting_seconds", GAUGE, "Age of the oldest of these keys.", [s.oldest_seconds for s in syncs])
-    yield each("dead_letters", GAUGE, "Keys that are dead letters.", [s.dead for s in syncs])
-    yield each("open_jobs", GAUGE, "Asynchronous jobs that are open.", [s.open_jobs for s in syncs])
-    yield each("next_due_timestamp_seconds", GAUGE, "When a retry or a poll is due.", [s.next_due_at for s in syncs])
-    yield each("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])
-    yield each("runs_total", COUNTER, "Runs in the history.", [s.totals.runs for s in syncs])
-    yield each("failed_runs_total", COUNTER, "Runs that failed or crashed.", [s.totals.failed_runs for s in syncs])
-    yield each(
+    yield build_metric("queue_depth", GAUGE, "Keys that are still to be delivered.", [s.depth for s in syncs])
+    yield build_metric(
+        "oldest_waiting_seconds", GAUGE, "Age of the oldest of these keys.", [s.oldest_seconds for s in syncs]
+    )
+    yield build_metric("dead_letters", GAUGE, "Keys that are dead letters.", [s.dead for s in syncs])
+    yield build_metric("open_jobs", GAUGE, "Asynchronous jobs that are open.", [s.open_jobs for s in syncs])
+    yield build_metric(
+        "next_due_timestamp_seconds", GAUGE, "When a retry or a poll is due.", [s.next_due_at for s in syncs]
+    )
+    yield build_metric("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])
+    yield build_metric("runs_total", COUNTER, "Runs in the history.", [s.totals.runs for s in syncs])
+    yield build_metric(
+        "failed_runs_total", COUNTER, "Runs that failed or crashed.", [s.totals.failed_runs for s in syncs]
+    )
+    yield build_metric(
         "interrupted_runs_total",
         COUNTER,
         "Runs that were ended by Ctrl-C or SIGTERM.",
@@ -76,19 +82,21 @@ def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
         ],
     )
     successes = [s.totals.last_success.timestamp() if s.totals.last_success else None for s in syncs]
-    yield each("last_success_timestamp_seconds", GAUGE, "When a run last succeeded.", successes)
-    yield each("last_run_duration_seconds", GAUGE, "How long the newest run took.", [s.last_run_seconds for s in syncs])
+    yield build_metric("last_success_timestamp_seconds", GAUGE, "When a run last succeeded.", successes)
+    yield build_metric(
+        "last_run_duration_seconds", GAUGE, "How long the newest run took.", [s.last_run_seconds for s in syncs]
+    )
 
 
 def _model_metrics(models: tuple[ModelMetrics, ...]) -> Iterator[Metric]:
-    def each(name: str, text: str, values: Iterable[float | None]) -> Metric:
+    def build_metric(name: str, text: str, values: Iterable[float | None]) -> Metric:
         labels = ({"model": model.model} for model in models)
         return Metric(f"ondatra_table_{name}", GAUGE, text, _known_samples(labels, values))
 
-    yield each("version", "The newest version that changed rows.", [m.version for m in models])
-    yield each("rows", "Rows of the table.", [m.rows for m in models])
-    yield each("disk_bytes", "Size of its folder, with old versions.", [m.disk_bytes for m in models])
-    yield each("changed_timestamp_seconds", "When its rows last changed.", [m.changed_at for m in models])
+    yield build_metric("version", "The newest version that changed rows.", [m.version for m in models])
+    yield build_metric("rows", "Rows of the table.", [m.rows for m in models])
+    yield build_metric("disk_bytes", "Size of its folder, with old versions.", [m.disk_bytes for m in models])
+    yield build_metric("changed_timestamp_seconds", "When its rows last changed.", [m.changed_at for m in models])
 
 
 def _known_samples(labels: Iterable[Mapping[str, str]], values: Iterable[float | None]) -> list[MetricSample]:

@@ -86,20 +86,20 @@ def _mark_undelivered(verdicts: Iterable[SyncCheckResult], message: str) -> tupl
     )
 
 
-def _mark_unknown(verdicts: Iterable[SyncCheckResult], why: str) -> tuple[SyncCheckResult, ...]:
+def _mark_unknown(verdicts: Iterable[SyncCheckResult], reason: str) -> tuple[SyncCheckResult, ...]:
     """Return the verdicts for an unknown queue, so that none of them says that the queue is empty."""
     return tuple(
-        _mark_verdict_unknown(verdict, why, QUEUE_COUNTS[verdict.name]) if verdict.name in QUEUE_COUNTS else verdict
+        _mark_verdict_unknown(verdict, reason, QUEUE_COUNTS[verdict.name]) if verdict.name in QUEUE_COUNTS else verdict
         for verdict in verdicts
     )
 
 
-def _mark_verdict_unknown(verdict: SyncCheckResult, why: str, unknown: Collection[str]) -> SyncCheckResult:
+def _mark_verdict_unknown(verdict: SyncCheckResult, reason: str, unknown: Collection[str]) -> SyncCheckResult:
     is_pass = verdict.severity is Severity.PASS
     return dataclasses.replace(
         verdict,
         severity=Severity.WARN if is_pass else verdict.severity,
-        description=why if is_pass else f"{verdict.description}; {why}",
+        description=reason if is_pass else f"{verdict.description}; {reason}",
         counts={name: number for name, number in verdict.counts.items() if name not in unknown},
     )
 
@@ -210,15 +210,15 @@ def _current_summary(workspace: Workspace, sync: Sync) -> RunSummary:
 def _read_pending_and_removals(workspace: Workspace, sync: Sync) -> tuple[list[PendingKey], RemovalCount | None]:
     """Return some of the rows that are still to be delivered, and the deletes that need the user's consent."""
 
-    def rows() -> int | None:
+    def count_rows() -> int | None:
         source = read_source_state(workspace, sync)
         return source.row_count if source else None
 
     with open_for_reading(sync.queue_file) as store:
         if store is None:
             return [], None
-        return read_oldest_pending(store, limit=MAX_SAMPLES), read_removals(store, sync, rows=rows)
+        return read_oldest_pending(store, limit=MAX_SAMPLES), read_removals(store, sync, rows=count_rows)
 
 
 def _empty_summary(sync: Sync, message: str) -> RunSummary:
-    return RunSummary.without_run(sync.id, message, at=datetime.now(UTC))
+    return RunSummary.without_run(sync.id, message, end_time=datetime.now(UTC))

@@ -51,9 +51,9 @@ def records_url(sync_id: str, records: RecordFilter, *, page: int = 1) -> str:
     return _with_query(f"{sync_path(sync_id)}/records", **dataclasses.asdict(records), page=page if page > 1 else None)
 
 
-def download_url(sync_id: str, ending: str, records: RecordFilter, *, limit: int | None) -> str:
-    """Return the address of the records as a file; `ending` has its dot."""
-    return _with_query(f"{sync_path(sync_id)}/records{ending}", **dataclasses.asdict(records), limit=limit)
+def download_url(sync_id: str, suffix: str, records: RecordFilter, *, limit: int | None) -> str:
+    """Return the address of the records as a file; `suffix` has its dot."""
+    return _with_query(f"{sync_path(sync_id)}/records{suffix}", **dataclasses.asdict(records), limit=limit)
 
 
 def reasons_url(sync_id: str, *, run: str | None = None, status: str | None = None) -> str:
@@ -69,6 +69,6 @@ def dagster_run_url(dagster: str, run_id: str) -> str:
     return f"{dagster}/runs/{quote(run_id, safe='')}"
 
 
-def _with_query(path: str, **asked: str | int | None) -> str:
-    parameters = {name: value for name, value in asked.items() if value is not None}
+def _with_query(path: str, **query_values: str | int | None) -> str:
+    parameters = {name: value for name, value in query_values.items() if value is not None}
     return f"{path}?{urlencode(parameters)}" if parameters else path

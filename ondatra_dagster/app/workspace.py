@@ -112,16 +112,16 @@ class Workspace:
         """Return the sources of each column, which are read on first use."""
         return LineageResolver(self.project, current_columns_lookup(self.project))
 
-    def check_columns(self, running: Collection[str] | None = None) -> None:
+    def check_columns(self, running_ids: Collection[str] | None = None) -> None:
         """Raise ProjectError with all columns that certainly don't exist, in all models or in those that run.
 
         For a model that doesn't run, the columns of its table count, and not its current definition.
         """
-        if running is None:
+        if running_ids is None:
             is_settled = up_to_date_check(self.project, self.unchanged_run_cache.read_runs())
         else:
-            is_settled = set(self.project.models).difference(running).__contains__
-        if problems := find_missing_columns(self.project, is_settled, running):
+            is_settled = set(self.project.models).difference(running_ids).__contains__
+        if problems := find_missing_columns(self.project, is_settled, running_ids):
             raise ProjectError(problems)
 
     @property
@@ -200,8 +200,8 @@ class Workspace:
         """Return the plan of a run of only this sync, on its current table; no model is planned."""
         return Plan(models=(), syncs=(self._plan_sync(sync, self.plan_inputs()),))
 
-    def _plan_sync(self, sync: Sync, look: PlanInputs) -> SyncStep:
-        return plan_sync(self.project, sync.model, sync.sink, look)
+    def _plan_sync(self, sync: Sync, plan_inputs: PlanInputs) -> SyncStep:
+        return plan_sync(self.project, sync.model, sync.sink, plan_inputs)
 
     def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
         """Return the plan of a run of the whole project, or of the selected model ids."""
@@ -258,14 +258,14 @@ def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
             yield Problem(file=file, line=line, description=problem, remedy=remedy)
 
 
-def _check_sinks(reading: PartialProject) -> dict[str, PushFileCheck]:
+def _check_sinks(partial_project: PartialProject) -> dict[str, PushFileCheck]:
     """Return the checks of the sinks in use; of all sinks, when errors in models hide which are in use."""
-    project = reading.project
+    project = partial_project.project
     used_sinks = {model.sink.name for model in project.models_with_sinks() if model.sink}
     return {
         name: check_push_file(path, secrets=project.settings.secret)
         for name, path in project.sink_files.items()
-        if name in used_sinks or (not reading.is_complete and _has_push(path))
+        if name in used_sinks or (not partial_project.is_complete and _has_push(path))
     }
 
 

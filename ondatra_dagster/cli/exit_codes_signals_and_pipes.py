@@ -95,14 +95,14 @@ def run_process(command: Callable[[], int]) -> NoReturn:
         _end_interrupted()
 
 
-def _run_command(command: Callable[[], int], ends: "queue.SimpleQueue[int | None]") -> None:
+def _run_command(command: Callable[[], int], exit_codes: "queue.SimpleQueue[int | None]") -> None:
     code = FAILURE_CODE
     try:
         code = command()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else FAILURE_CODE
     finally:
-        ends.put(code)
+        exit_codes.put(code)
 
 
 def _end_interrupted() -> NoReturn:

@@ -62,16 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run_process(lambda: run_verb(arguments))
 
 
-def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService | None" = None) -> int:
+def run_verb(arguments: Sequence[str] | None = None, *, open_service: "OpenRunService | None" = None) -> int:
     """Run a verb and return its exit code. An error is printed as a sentence on stderr.
 
     The codes are 0: success; 1: something failed; 2: wrong invocation; 130 or 143: a signal ended it.
 
-    Verbs that work with tables open them with `opened`. The default opens them with Spark.
+    Verbs that work with tables open them with `open_service`. The default opens them with Spark.
     """
     try:
         with interruption.raise_on_signal():
-            code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
+            code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=open_service)
     except click.ClickException as error:
         error_output = io.StringIO()
         error.show(error_output)

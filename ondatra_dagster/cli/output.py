@@ -31,11 +31,13 @@ def print_message(text: str) -> None:
     click.echo(replace_control_characters(text), err=True)
 
 
-def replace_control_characters(text: str, allowed: str = ALLOWED_CONTROL_CHARACTERS) -> str:
+def replace_control_characters(text: str, allowed_characters: str = ALLOWED_CONTROL_CHARACTERS) -> str:
     """Replace control characters except the allowed ones: the text may contain keys and API responses."""
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() or character in allowed else "·" for character in text)
+    return "".join(
+        character if character.isprintable() or character in allowed_characters else "·" for character in text
+    )
 
 
 def indent_lines(text: str, width: int = 4) -> str:

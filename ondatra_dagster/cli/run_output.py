@@ -60,7 +60,7 @@ class TextProgress(RunProgress):
     def _show_activity(self, name: str, activity: DescribeActivity) -> None:
         started_at = self._clock()
 
-        def told() -> str:
+        def build_line() -> str:
             activity_text = activity()
             elapsed = format_duration(self._clock() - started_at)
             step_text = f"{self._steps_ended + 1} of {self._steps_total}"
@@ -69,7 +69,7 @@ class TextProgress(RunProgress):
                 f"{f', {activity_text}' if activity_text else ''} ({step_text})"
             )
 
-        self._status_line.show(told)
+        self._status_line.show(build_line)
 
     def on_model_end(self, result: ModelResult) -> None:
         self._print_model_result(result)
@@ -96,21 +96,25 @@ class TextProgress(RunProgress):
         has_attempts = summary.grid.total(GridRow.ATTEMPTED) or not summary.message
         message = "; ".join(filter(None, (_format_counts(result) if has_attempts else "", summary.message)))
         self._print_line(sign, sync.id, message)
-        self._print_warnings(result.verdicts, told=summary.message)
+        self._print_warnings(result.verdicts, message=summary.message)
         for warning in result.warnings:
             self._print_line(" ", "", f"{SEVERITY_PREFIXES[Severity.WARN]}{warning}")
-        self._print_reasons(summary.reject_reasons, of=summary.grid.total(GridRow.REJECTED), noun=summary.unit_noun)
-        self._print_reasons(summary.warning_reasons, of=summary.warned_units, noun=summary.unit_noun)
-        self._print_reasons(summary.failure_reasons, of=summary.grid.total(GridRow.FAILED), noun=summary.unit_noun)
+        self._print_reasons(
+            summary.reject_reasons, unit_count=summary.grid.total(GridRow.REJECTED), noun=summary.unit_noun
+        )
+        self._print_reasons(summary.warning_reasons, unit_count=summary.warned_units, noun=summary.unit_noun)
+        self._print_reasons(
+            summary.failure_reasons, unit_count=summary.grid.total(GridRow.FAILED), noun=summary.unit_noun
+        )
         for error in _other_errors(summary)[:MAX_REASONS_SHOWN]:
             self._print_line(" ", "", error)
 
-    def _print_reasons(self, reasons: Sequence[FailureReason], *, of: int, noun: str) -> None:
+    def _print_reasons(self, reasons: Sequence[FailureReason], *, unit_count: int, noun: str) -> None:
         """Print each reason once, the most frequent first, and the number of units with other reasons."""
         shown_reasons = reasons[:MAX_REASONS_SHOWN]
         for reason in shown_reasons:
             self._print_line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
-        other_units = of - sum(reason.unit_count for reason in shown_reasons)
+        other_units = unit_count - sum(reason.unit_count for reason in shown_reasons)
         if other_units > 0:
             self._print_line(" ", "", f"{format_count(other_units, f'more {noun}')} for other reasons")
 
@@ -119,15 +123,15 @@ class TextProgress(RunProgress):
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
         message = _format_dry_run(forecast)
         self._print_line(sign, result.sync.id, message)
-        self._print_warnings(result.verdicts, told=message)
+        self._print_warnings(result.verdicts, message=message)
         if not forecast.refusal:
             with self._status_line:
                 _print_dry_run_tables(result.sync.id, forecast)
 
-    def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
+    def _print_warnings(self, verdicts: Iterable[SyncCheckResult], message: str | None = None) -> None:
         """Print the checks that didn't pass, except the one that was already printed."""
         for verdict in verdicts:
-            if verdict.severity is not Severity.PASS and verdict.description != told:
+            if verdict.severity is not Severity.PASS and verdict.description != message:
                 self._print_line(" ", "", f"{SEVERITY_PREFIXES[verdict.severity]}{verdict.description}")
 
     def on_wait(self, message: str) -> None:

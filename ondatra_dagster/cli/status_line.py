@@ -28,12 +28,12 @@ class StatusLine:
         self._change_event = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def show(self, told: Callable[[], str]) -> None:
+    def show(self, build_text: Callable[[], str]) -> None:
         """Show this text from now on, and update it every second."""
         if not self._is_terminal:
             return
         with self._draw_lock:
-            self._read_text = told
+            self._read_text = build_text
         if self._thread is None:
             self._thread = threading.Thread(target=self._redraw_forever, name="live-line", daemon=True)
             self._thread.start()

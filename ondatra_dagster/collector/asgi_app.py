@@ -157,8 +157,8 @@ def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
     return len(events)
 
 
-async def _send_response(send: Send, answer: CollectorResponse, more: Headers) -> None:
+async def _send_response(send: Send, answer: CollectorResponse, more_headers: Headers) -> None:
     length = (b"content-length", str(len(answer.body)).encode())
-    headers = [*answer.headers, *more] if answer.status == 204 else [*answer.headers, length, *more]
+    headers = [*answer.headers, *more_headers] if answer.status == 204 else [*answer.headers, length, *more_headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

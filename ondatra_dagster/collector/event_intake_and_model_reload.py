@@ -45,12 +45,12 @@ class Backpressure:
         settings: EventSettings,
         folder: Path,
         *,
-        waiting: Callable[[], int],
+        count_pending: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._folder = folder
-        self._count_pending = waiting
+        self._count_pending = count_pending
         self._clock = clock
         self._allowance = float(settings.per_second or 0)  # at most the allowance of one second
         self._refilled_at = clock()
@@ -116,7 +116,9 @@ class Collector:
         self._commits = GroupCommit(
             lambda: open_locked_store(project.settings, purpose, wait_seconds=LOCK_WAIT_SECONDS)
         )
-        self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
+        self.backpressure = Backpressure(
+            project.settings.events, project.settings.state, count_pending=self._count_pending
+        )
         self._event_counts: collections.Counter[str] = collections.Counter()  # events in the file, by model
         self._oldest_times: Mapping[str, float] = {}  # by model, as of the last periodic tasks
 

@@ -19,7 +19,7 @@ class EventCounts:
 
 def format_event_metrics(
     counts: EventCounts,
-    pending: Mapping[str, int],
+    pending_counts: Mapping[str, int],
     oldest_times: Mapping[str, float],
     *,
     commit_count: int,
@@ -28,7 +28,7 @@ def format_event_metrics(
 ) -> str:
     """Return all metrics as text, by model or reason where there are several."""
     now = time.time()
-    ages = {model: max(now - oldest_times[model], 0.0) for model in pending if model in oldest_times}
+    ages = {model: max(now - oldest_times[model], 0.0) for model in pending_counts if model in oldest_times}
     received_bytes, commits = {"": counts.received_bytes}, {"": commit_count}
     metrics: Sequence[tuple[str, str, str, str, Mapping[str, float]]] = (
         ("accepted_total", COUNTER, "Events that were accepted and stored durably.", "model", counts.accepted_events),
@@ -36,7 +36,7 @@ def format_event_metrics(
         ("refused_total", COUNTER, "Requests that were refused.", "reason", counts.refused_requests),
         ("received_bytes_total", COUNTER, "Bytes of the accepted requests.", "", received_bytes),
         ("commits_total", COUNTER, "Commits to the file.", "", commits),
-        ("waiting", GAUGE, "Events that no table has yet.", "model", pending),
+        ("waiting", GAUGE, "Events that no table has yet.", "model", pending_counts),
         ("oldest_seconds", GAUGE, "Waiting time of the oldest of these events.", "model", ages),
         ("file_bytes", GAUGE, "Bytes of the file that holds them.", "", {"": file_bytes}),
         ("free_bytes", GAUGE, "Bytes that are free on its disk.", "", {"": free_bytes}),

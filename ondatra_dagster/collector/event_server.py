@@ -33,8 +33,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     by default (Upgrade: h2c). The offer is ignored.
     """
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._is_reading_head = True  # also True between two requests
         self._head_count = 0  # complete heads
         self._head_bytes = 0
@@ -172,13 +172,13 @@ class CollectorServer:
         )
         self._server = uvicorn.Server(config)
 
-    def run(self, started: Callable[[], None] = lambda: None) -> None:
+    def run(self, on_start: Callable[[], None] = lambda: None) -> None:
         """Serve until stop(), SIGTERM or SIGINT; raise StateError if the file can't be used."""
         handlers = self._handle_signals() if threading.current_thread() is threading.main_thread() else {}
         try:
             factory = self._server.config.get_loop_factory()
             with asyncio.Runner(loop_factory=factory) as runner:
-                runner.run(self._serve(started))
+                runner.run(self._serve(on_start))
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -198,19 +198,19 @@ class CollectorServer:
             for signal_number in (signal.SIGINT, signal.SIGTERM)
         }
 
-    async def _serve(self, started: Callable[[], None]) -> None:
+    async def _serve(self, on_start: Callable[[], None]) -> None:
         self.loop = asyncio.get_running_loop()
         try:
             await self.collector.start()
-            await self._serve_until_stopped(started)
+            await self._serve_until_stopped(on_start)
         finally:  # also after a failed start: else its thread keeps the process alive, and its error is lost
             await asyncio.to_thread(self.collector.stop)
 
-    async def _serve_until_stopped(self, started: Callable[[], None]) -> None:
+    async def _serve_until_stopped(self, on_start: Callable[[], None]) -> None:
         periodic_tasks = asyncio.create_task(self.collector.repeat_periodic_tasks())
         periodic_tasks.add_done_callback(lambda _: self.stop())  # the task has failed, or the file can't be written
         try:
-            started()
+            on_start()
             await self._server.serve(sockets=[self._listener])
         finally:
             is_over = periodic_tasks.done()

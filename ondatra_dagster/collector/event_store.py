@@ -59,7 +59,7 @@ SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged=(
+    damage_advice=(
         "don't delete it: it has acknowledged events that are in no table yet. Stop the collector, and keep a copy."
         " Then bring the file back from a backup, or save what `sqlite3 FILE .recover` reads."
         " If nothing helps, move it away; its events are then lost"
@@ -150,14 +150,14 @@ class EventStore:
             numbers = itertools.count(self._store.fetch_rows(SELECT_NEXT_NUMBER)[0][0])
             return [self._store_request(intake, body, numbers) for intake, body in zip(intakes, bodies, strict=True)]
 
-    def _store_request(self, intake: EventRequest, kept: bytes, numbers: Iterator[int]) -> StoreResult:
+    def _store_request(self, intake: EventRequest, stored_body: bytes, numbers: Iterator[int]) -> StoreResult:
         if intake.key is not None:
             digest = hashlib.blake2b(intake.body, digest_size=DIGEST_BYTES).digest()
             rows = self._store.fetch_rows(SELECT_KEY_DIGEST, (intake.model, intake.key))
             if rows:
                 return StoreResult.REPEATED if rows[0][0] == digest else StoreResult.KEY_CONFLICT
             self._store.execute(INSERT_KEY, (intake.model, intake.key, digest, intake.received_at))
-        row = (next(numbers), *intake[:3], kept)
+        row = (next(numbers), *intake[:3], stored_body)
         self._store.execute(INSERT_REQUEST, (*row, _request_digest(*row)))
         return StoreResult.NEW
 
@@ -250,12 +250,12 @@ def count_stored_events(path: Path) -> dict[str, int]:
         return dict(store.fetch_rows(COUNT_EVENTS)) if store else {}
 
 
-def read_page_after(path: Path, model: str, number: int, *, most: int) -> list[StoredRequest]:
+def read_page_after(path: Path, model: str, number: int, *, limit: int) -> list[StoredRequest]:
     """Return a model's next requests after that number, oldest first."""
     with open_event_store(path) as store:
         if store is None:
             return []
-        parameters: dict[str, SqlValue] = {"model": model, "after": number, "most": most}
+        parameters: dict[str, SqlValue] = {"model": model, "after": number, "most": limit}
         with store.read_transaction():
             rows, numbers = (
                 store.fetch_rows(SELECT_PAGE, parameters),
@@ -273,10 +273,10 @@ def _to_stored_request(store: SqliteStore, row: SqlRow) -> StoredRequest:
     return StoredRequest(number, received_at, events, decompress_body(compressed_body))
 
 
-def _request_digest(number: int, model: str, received_at: int, events: int, kept: bytes) -> int | None:
+def _request_digest(number: int, model: str, received_at: int, events: int, stored_body: bytes) -> int | None:
     """Return a request's digest; None if damage has changed a value's type."""
     try:
-        return zlib.crc32(kept, zlib.crc32(f"{number:d} {model} {received_at:d} {events:d}".encode()))
+        return zlib.crc32(stored_body, zlib.crc32(f"{number:d} {model} {received_at:d} {events:d}".encode()))
     except (TypeError, ValueError):
         return None
 
@@ -304,16 +304,16 @@ def compress_body(body: bytes) -> bytes:
     return compressed_body if len(compressed_body) < len(body) else body
 
 
-def decompress_body(kept: bytes) -> bytes:
+def decompress_body(stored_body: bytes) -> bytes:
     """Return the original body; raise StateError if it can't be read any more."""
-    if not kept.startswith(LZ4_PREFIX):
-        return kept
+    if not stored_body.startswith(LZ4_PREFIX):
+        return stored_body
     import pyarrow
 
     frame_start = len(LZ4_PREFIX) + SIZE_BYTES
-    size = int.from_bytes(kept[len(LZ4_PREFIX) : frame_start])
+    size = int.from_bytes(stored_body[len(LZ4_PREFIX) : frame_start])
     try:
-        body: bytes = pyarrow.decompress(kept[frame_start:], decompressed_size=size, codec="lz4", asbytes=True)
+        body: bytes = pyarrow.decompress(stored_body[frame_start:], decompressed_size=size, codec="lz4", asbytes=True)
     except OSError as error:
         problem = "a request in the file of events can't be read any more"
         raise StateError(f"{problem} ({error}); check the disk") from error

@@ -49,70 +49,70 @@ class EventParser:
             for index, column in enumerate(columns)
             if column.is_required and index != self._received_at_index
         ]
-        self._fast_validator = FastEventValidator(columns, required=[column.name for column in self._required])
+        self._fast_validator = FastEventValidator(columns, required_names=[column.name for column in self._required])
 
     def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
         """Return how many events a body has, if all are surely valid; None if each has to be parsed."""
         return self._fast_validator.count_if_all_valid(body, is_batch=is_batch)
 
-    def parse_event(self, event: Any, reading: ParseNotes, received_at: datetime.datetime | None = None) -> list[Any]:
+    def parse_event(self, event: Any, notes: ParseNotes, received_at: datetime.datetime | None = None) -> list[Any]:
         """Return the event's values in the order of the columns, and last the JSON of _extra; note its problems."""
         values = self._empty_row.copy()
         if type(event) is not dict:
-            reading.add_problem("", "isn't an object; an event is one: {…}")
+            notes.add_problem("", "isn't an object; an event is one: {…}")
             return values
-        self._parse_fields(event, values, reading)
+        self._parse_fields(event, values, notes)
         for column in self._required:
             if values[column.value_index] is None:
-                _add_missing_problem(column, event, reading)
+                _add_missing_problem(column, event, notes)
         if self._received_at_index is not None and values[self._received_at_index] is None:
             values[self._received_at_index] = received_at
-        if reading.extra:
-            values[-1] = self._format_extra(reading)
+        if notes.extra:
+            values[-1] = self._format_extra(notes)
         return values
 
-    def _parse_fields(self, event: dict[str, Any], values: list[Any], reading: ParseNotes) -> None:
+    def _parse_fields(self, event: dict[str, Any], values: list[Any], notes: ParseNotes) -> None:
         columns = self._columns
         for name, value in event.items():
             column = columns.get(name)
             if column is None:
-                self._parse_other_field(name, value, event, values, reading)
+                self._parse_other_field(name, value, event, values, notes)
             elif value is not None:
-                values[column.value_index] = column.parse(value, name, reading)
+                values[column.value_index] = column.parse(value, name, notes)
 
     def _parse_other_field(
-        self, name: str, value: Any, event: dict[str, Any], values: list[Any], reading: ParseNotes
+        self, name: str, value: Any, event: dict[str, Any], values: list[Any], notes: ParseNotes
     ) -> None:
         """Parse a field whose name differs in case from its column's, or that has no column."""
         column_name = self._names_by_casefold.get(name.casefold())
         if column_name is None:
-            reading.add_unknown(name, value)
+            notes.add_unknown(name, value)
         elif column_name in event or values[self._columns[column_name].value_index] is not None:
-            reading.add_problem(
+            notes.add_problem(
                 name, f"is given twice, as {column_name!r} too" if column_name in event else "is given twice"
             )
         elif value is not None:
             column = self._columns[column_name]
-            values[column.value_index] = column.parse(value, name, reading)
+            values[column.value_index] = column.parse(value, name, notes)
 
-    def _format_extra(self, reading: ParseNotes) -> str | None:
-        extra, reading.extra = reading.extra, {}
+    def _format_extra(self, notes: ParseNotes) -> str | None:
+        extra, notes.extra = notes.extra, {}
         if not self._keeps_unknown:
             for path in extra:
-                reading.add_problem(path, "isn't a column of the model, which accepts no others")
+                notes.add_problem(path, "isn't a column of the model, which accepts no others")
             return None
         try:
             return orjson.dumps(extra).decode()
         except TypeError:  # orjson reads deeper nesting and larger numbers than it writes
             for path in extra:
-                reading.add_problem(path, "is nested too deeply, or is too large a number")
+                notes.add_problem(path, "is nested too deeply, or is too large a number")
             return None
 
 
-def _add_missing_problem(column: _RequiredColumn, event: dict[str, Any], reading: ParseNotes) -> None:
+def _add_missing_problem(column: _RequiredColumn, event: dict[str, Any], notes: ParseNotes) -> None:
     """Note that a column needs a value; a value that doesn't fit has been noted already."""
     field_name = next((field for field in event if field.casefold() == column.name.casefold()), None)
     if field_name is None:
-        reading.add_problem(column.name, f"is missing; it is {column.type_name} NOT NULL")
+        notes.add_problem(column.name, f"is missing; it is {column.type_name} NOT NULL")
     elif event[field_name] is None:
-        reading.add_problem(field_name, f"is null; it is {column.type_name} NOT NULL")
+        notes.add_problem(field_name, f"is null; it is {column.type_name} NOT NULL")

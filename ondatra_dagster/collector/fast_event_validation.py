@@ -47,9 +47,9 @@ class _ParsedColumn(NamedTuple):
 class FastEventValidator:
     """A fast validator of one model's events."""
 
-    def __init__(self, columns: Sequence[EventColumn], *, required: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[EventColumn], *, required_names: Sequence[str]) -> None:
         fields = [
-            _Field(f"column_{index}", column.name, _msgspec_type(column.event_type), column.name in required)
+            _Field(f"column_{index}", column.name, _msgspec_type(column.event_type), column.name in required_names)
             for index, column in enumerate(columns)
         ]
         self._is_supported = _are_plain_names([column.name for column in columns])
@@ -115,10 +115,10 @@ def _are_values_valid(column: _ParsedColumn, values: Sequence[Any]) -> bool:
     return True
 
 
-def _msgspec_type(of: EventType) -> Any:
+def _msgspec_type(event_type: EventType) -> Any:
     """Return the type by which msgspec checks a column; NEEDS_PARSER if msgspec can't check it."""
-    build_type = TYPE_BUILDERS.get(of.name)
-    return build_type(of) if build_type else NEEDS_PARSER
+    build_type = TYPE_BUILDERS.get(event_type.name)
+    return build_type(event_type) if build_type else NEEDS_PARSER
 
 
 def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
@@ -133,29 +133,29 @@ def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
     )
 
 
-def _integer_type(of: EventType) -> Any:
-    maximum = MAX_INTEGERS[of.name]
+def _integer_type(event_type: EventType) -> Any:
+    maximum = MAX_INTEGERS[event_type.name]
     return Annotated[int, msgspec.Meta(ge=-maximum - 1, le=maximum)]
 
 
-def _array_type(of: EventType) -> Any:
-    element = _nested_type(of.type_arguments[0])
+def _array_type(event_type: EventType) -> Any:
+    element = _nested_type(event_type.type_arguments[0])
     return NEEDS_PARSER if element is NEEDS_PARSER else GenericAlias(list, element | None)
 
 
-def _map_type(of: EventType) -> Any:
-    key, element = of.type_arguments[0], _nested_type(of.type_arguments[1])
+def _map_type(event_type: EventType) -> Any:
+    key, element = event_type.type_arguments[0], _nested_type(event_type.type_arguments[1])
     if element is NEEDS_PARSER or key.name != "string":
         return NEEDS_PARSER
     return GenericAlias(dict, (str, element | None))
 
 
-def _struct_type(of: EventType) -> Any:
+def _struct_type(event_type: EventType) -> Any:
     fields = [
         _Field(f"field_{index}", name, _nested_type(field_type), is_required=False)
-        for index, (name, field_type) in enumerate(zip(of.fields, of.type_arguments, strict=True))
+        for index, (name, field_type) in enumerate(zip(event_type.fields, event_type.type_arguments, strict=True))
     ]
-    is_unread = not _are_plain_names(of.fields) or NEEDS_PARSER in [field.type for field in fields]
+    is_unread = not _are_plain_names(event_type.fields) or NEEDS_PARSER in [field.type for field in fields]
     return NEEDS_PARSER if is_unread else _object_type(fields)
 
 
@@ -163,9 +163,9 @@ def _are_plain_names(names: Sequence[str]) -> bool:
     return all(PLAIN_NAME.fullmatch(name) for name in names)
 
 
-def _nested_type(of: EventType) -> Any:
+def _nested_type(event_type: EventType) -> Any:
     """Return the same for a nested type. Nested timestamps need the parser: only columns' years are checked."""
-    return NEEDS_PARSER if of.name in TIMESTAMP_TYPES else _msgspec_type(of)
+    return NEEDS_PARSER if event_type.name in TIMESTAMP_TYPES else _msgspec_type(event_type)
 
 
 TYPE_BUILDERS: Mapping[str, Callable[[EventType], Any]] = {

@@ -28,8 +28,8 @@ class _Task(NamedTuple):
 class GroupCommit:
     """A queue of requests from one event loop. Each is answered when its events are durable."""
 
-    def __init__(self, opened: Callable[[], AbstractContextManager[EventStore]]) -> None:
-        self._open_store = opened
+    def __init__(self, open_store: Callable[[], AbstractContextManager[EventStore]]) -> None:
+        self._open_store = open_store
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()  # None ends the queue
         self._thread = threading.Thread(target=self._run, name="group-commit")
         self._is_stopped = False
@@ -124,10 +124,10 @@ class GroupCommit:
         self._loop.call_soon_threadsafe(_complete_futures, results)
 
 
-def _result_or_error(do: Callable[..., Any], *arguments: Any) -> Any:
+def _result_or_error(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return the function's result, or its StateError."""
     try:
-        return do(*arguments)
+        return function(*arguments)
     except StateError as error:
         return error
 

@@ -67,26 +67,26 @@ ValueParser: TypeAlias = Callable[
 ]  # value, its path in the event, notes → None if it doesn't fit
 
 
-def build_parser(of: EventType) -> ValueParser:
+def build_parser(event_type: EventType) -> ValueParser:
     """Return the parser for a type; the caller handles null."""
-    parse = PARSERS.get(of.name)
-    return functools.partial(parse, of) if parse else PARSER_BUILDERS[of.name](of)
+    parse = PARSERS.get(event_type.name)
+    return functools.partial(parse, event_type) if parse else PARSER_BUILDERS[event_type.name](event_type)
 
 
-def _plain_parser(of: EventType) -> ValueParser:
-    python_type = PLAIN_TYPES[of.name]
+def _plain_parser(event_type: EventType) -> ValueParser:
+    python_type = PLAIN_TYPES[event_type.name]
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
-        return value if type(value) is python_type else _add_type_problem(value, path, notes, of)
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
+        return value if type(value) is python_type else _add_type_problem(value, path, notes, event_type)
 
-    return read
+    return parse_value
 
 
-def _integer_parser(of: EventType) -> ValueParser:
-    maximum = MAX_INTEGERS[of.name]
+def _integer_parser(event_type: EventType) -> ValueParser:
+    maximum = MAX_INTEGERS[event_type.name]
     minimum = -maximum - 1
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is int and minimum <= value <= maximum:
             return value
         if (
@@ -97,32 +97,32 @@ def _integer_parser(of: EventType) -> ValueParser:
         ):
             return int(value)
         if type(value) is float and not value.is_integer():
-            return notes.add_problem(path, f"isn't a whole number; expected {of}")
+            return notes.add_problem(path, f"isn't a whole number; expected {event_type}")
         if type(value) in (int, float):
-            return notes.add_problem(path, f"is out of range; {of} is {minimum} to {maximum}")
-        return _add_type_problem(value, path, notes, of)
+            return notes.add_problem(path, f"is out of range; {event_type} is {minimum} to {maximum}")
+        return _add_type_problem(value, path, notes, event_type)
 
-    return read
+    return parse_value
 
 
-def _parse_float(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
-    maximum = MAX_FLOAT32 if of.name == "float" else float("inf")
+def _parse_float(event_type: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+    maximum = MAX_FLOAT32 if event_type.name == "float" else float("inf")
     if type(value) not in (float, int):
-        return _add_type_problem(value, path, notes, of)
+        return _add_type_problem(value, path, notes, event_type)
     if abs(value) > maximum or value == float("inf"):
-        return notes.add_problem(path, f"is out of range; {of} is up to {maximum:g}")
+        return notes.add_problem(path, f"is out of range; {event_type} is up to {maximum:g}")
     return float(value)
 
 
-def _decimal_parser(of: EventType) -> ValueParser:
+def _decimal_parser(event_type: EventType) -> ValueParser:
     # a value that would lose a digit, or has too many, is refused, not rounded
-    exact_context = decimal.Context(prec=of.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
-    unit = decimal.Decimal(1).scaleb(-of.scale)
+    exact_context = decimal.Context(prec=event_type.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    unit = decimal.Decimal(1).scaleb(-event_type.scale)
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         text = _number_text(value)
         if text is None:
-            return _add_type_problem(value, path, notes, of)
+            return _add_type_problem(value, path, notes, event_type)
         if type(value) is float and not _is_exact(value, text):
             return notes.add_problem(
                 path, f"has more than {SAFE_DIGITS} digits, which only a string keeps; write it as a string"
@@ -130,9 +130,11 @@ def _decimal_parser(of: EventType) -> ValueParser:
         try:
             return decimal.Decimal(text).quantize(unit, context=exact_context)
         except decimal.DecimalException:
-            return notes.add_problem(path, f"doesn't fit {of}: {of.precision} digits, {of.scale} of them decimals")
+            return notes.add_problem(
+                path, f"doesn't fit {event_type}: {event_type.precision} digits, {event_type.scale} of them decimals"
+            )
 
-    return read
+    return parse_value
 
 
 def _is_exact(value: float, text: str) -> bool:
@@ -152,9 +154,9 @@ def _number_text(value: Any) -> str | None:
     return value if is_number else None
 
 
-def _parse_date(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+def _parse_date(event_type: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     if type(value) is not str:
-        return _add_type_problem(value, path, notes, of)
+        return _add_type_problem(value, path, notes, event_type)
     try:
         if len(value) == 10 and value[4] == value[7] == "-":
             return datetime.date.fromisoformat(value)
@@ -163,9 +165,9 @@ def _parse_date(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     return notes.add_problem(path, "isn't a date; write it as 2026-11-18")
 
 
-def _parse_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+def _parse_timestamp(event_type: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     if type(value) is not str:
-        return _add_type_problem(value, path, notes, of)
+        return _add_type_problem(value, path, notes, event_type)
     try:
         time = _parse_datetime(value)
         return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
@@ -173,15 +175,15 @@ def _parse_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) ->
         return notes.add_problem(path, "isn't a time; write it as 2026-11-18T12:00:00Z")
 
 
-def _parse_local_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+def _parse_local_timestamp(event_type: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     if type(value) is not str:
-        return _add_type_problem(value, path, notes, of)
+        return _add_type_problem(value, path, notes, event_type)
     try:
         time = _parse_datetime(value)
     except ValueError:
         return notes.add_problem(path, "isn't a time; write it as 2026-11-18T12:00:00")
     if time.tzinfo is not None:
-        return notes.add_problem(path, f"has a zone, and {of} has none; leave it out")
+        return notes.add_problem(path, f"has a zone, and {event_type} has none; leave it out")
     return time
 
 
@@ -192,32 +194,32 @@ def _parse_datetime(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text.upper())  # RFC 3339 allows t and z, too
 
 
-def _parse_binary(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+def _parse_binary(event_type: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     if type(value) is not str:
-        return _add_type_problem(value, path, notes, of)
+        return _add_type_problem(value, path, notes, event_type)
     try:
         return base64.b64decode(value, validate=True)
     except ValueError:
         return notes.add_problem(path, "isn't base64")
 
 
-def _array_parser(of: EventType) -> ValueParser:
-    element = build_parser(of.type_arguments[0])
+def _array_parser(event_type: EventType) -> ValueParser:
+    element = build_parser(event_type.type_arguments[0])
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not list:
-            return _add_type_problem(value, path, notes, of)
+            return _add_type_problem(value, path, notes, event_type)
         return [None if item is None else element(item, f"{path}[{index}]", notes) for index, item in enumerate(value)]
 
-    return read
+    return parse_value
 
 
-def _map_parser(of: EventType) -> ValueParser:
-    key, element = _map_key_parser(of.type_arguments[0]), build_parser(of.type_arguments[1])
+def _map_parser(event_type: EventType) -> ValueParser:
+    key, element = _map_key_parser(event_type.type_arguments[0]), build_parser(event_type.type_arguments[1])
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
-            return _add_type_problem(value, path, notes, of)
+            return _add_type_problem(value, path, notes, event_type)
         pairs = {}
         for name, item in value.items():
             item_path = f"{path}.{name}"
@@ -227,28 +229,31 @@ def _map_parser(of: EventType) -> ValueParser:
             pairs[parsed_key] = None if item is None else element(item, item_path, notes)
         return list(pairs.items())
 
-    return read
+    return parse_value
 
 
-def _map_key_parser(of: EventType) -> ValueParser:
+def _map_key_parser(event_type: EventType) -> ValueParser:
     """Return the parser of a map's keys, which are texts in JSON whatever their column type is."""
-    reader = build_parser(of)
-    if of.name not in MAX_INTEGERS:
+    reader = build_parser(event_type)
+    if event_type.name not in MAX_INTEGERS:
         return reader
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         return reader(int(value) if INTEGER_PATTERN.fullmatch(value) else value, path, notes)
 
-    return read
+    return parse_value
 
 
-def _struct_parser(of: EventType) -> ValueParser:
-    readers = {name: build_parser(field_type) for name, field_type in zip(of.fields, of.type_arguments, strict=True)}
-    declared_names = names_by_casefold(of.fields)
+def _struct_parser(event_type: EventType) -> ValueParser:
+    readers = {
+        name: build_parser(field_type)
+        for name, field_type in zip(event_type.fields, event_type.type_arguments, strict=True)
+    }
+    declared_names = names_by_casefold(event_type.fields)
 
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+    def parse_value(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
-            return _add_type_problem(value, path, notes, of)
+            return _add_type_problem(value, path, notes, event_type)
         fields: dict[str, Any] = dict.fromkeys(readers)
         for field_name, item in value.items():
             field_path = f"{path}.{field_name}"
@@ -261,7 +266,7 @@ def _struct_parser(of: EventType) -> ValueParser:
                 fields[name] = readers[name](item, field_path, notes)
         return fields
 
-    return read
+    return parse_value
 
 
 def names_by_casefold(names: Sequence[str]) -> Mapping[str, str]:
@@ -269,9 +274,9 @@ def names_by_casefold(names: Sequence[str]) -> Mapping[str, str]:
     return {name.casefold(): name for name in names}
 
 
-def _add_type_problem(value: Any, path: str, notes: ParseNotes, of: EventType) -> None:
+def _add_type_problem(value: Any, path: str, notes: ParseNotes, event_type: EventType) -> None:
     word = "null" if value is None else JSON_TYPE_NAMES[type(value)]
-    notes.add_problem(path, f"is {word}; expected {of}")
+    notes.add_problem(path, f"is {word}; expected {event_type}")
 
 
 PARSER_BUILDERS: Mapping[str, Callable[[EventType], ValueParser]] = {

@@ -85,7 +85,7 @@ class ModelEvents:
         return EventBatch(last_number, rows, invalid_events) if last_number > after else None
 
     def _read_requests(self, after: int) -> Iterator[StoredRequest]:
-        while page := read_page_after(self._path, self._model.id, after, most=PAGE_REQUESTS):
+        while page := read_page_after(self._path, self._model.id, after, limit=PAGE_REQUESTS):
             yield from page
             after = page[-1].number
 

@@ -72,9 +72,9 @@ class KeyState(NamedTuple):
     maybe_sent: RowSet | None = None  # None: the acknowledged rows are certain
 
     @classmethod
-    def load(cls, base: str, target: str, tried: str | None) -> Self:
+    def load(cls, base: str, target: str, maybe_sent: str | None) -> Self:
         """Return the key's state from the texts of its row sets."""
-        return cls(load_row_set(base), load_row_set(target), None if tried is None else load_row_set(tried))
+        return cls(load_row_set(base), load_row_set(target), None if maybe_sent is None else load_row_set(maybe_sent))
 
     def dump_maybe_sent(self) -> str | None:
         return None if self.maybe_sent is None else dump_row_set(self.maybe_sent)
@@ -83,29 +83,29 @@ class KeyState(NamedTuple):
         """Return the key's state after all sent rows are acknowledged."""
         return self._replace(acknowledged=NO_ROWS if shape is UnitKind.MIRROR else self.desired, maybe_sent=None)
 
-    def if_unknown(self, sent: Sequence[SentRow], shape: UnitKind) -> "KeyState":
+    def if_unknown(self, sent_rows: Sequence[SentRow], shape: UnitKind) -> "KeyState":
         """Return the key's state if the rows may have been sent and their outcome is unknown."""
-        return state_after(self, sent, {row.result_key: SendResult.UNANSWERED for row in sent}, shape)
+        return state_after(self, sent_rows, {row.result_key: SendResult.UNANSWERED for row in sent_rows}, shape)
 
     def count_rows(self, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
         """Return how many rows of a batch the key takes; 0: nothing must be sent. An empty mirror is a call, too."""
         return count_batch_rows(find_rows_to_send(self, shape, layouts), shape)
 
 
-def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
+def find_rows_to_send(key_state: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
     """Return the rows that lead from the acknowledged to the desired rows, in sending order; none if both are the same.
 
     For a mirror these are the present rows, because the queue doesn't store its rows at the API.
     """
-    is_certain = shape is not UnitKind.MIRROR and standing.maybe_sent is None
-    if is_certain and has_same_rows(standing.acknowledged, standing.desired, layouts):
+    is_certain = shape is not UnitKind.MIRROR and key_state.maybe_sent is None
+    if is_certain and has_same_rows(key_state.acknowledged, key_state.desired, layouts):
         return []
-    return _DIFFS.get(shape, _diff_row)(standing)
+    return _DIFFS.get(shape, _diff_row)(key_state)
 
 
-def count_batch_rows(sent: Sequence[SentRow], shape: UnitKind) -> int:
+def count_batch_rows(sent_rows: Sequence[SentRow], shape: UnitKind) -> int:
     """Return how many rows of a batch these sent rows take; an empty mirror takes one."""
-    return max(len(sent), 1) if shape is UnitKind.MIRROR else len(sent)
+    return max(len(sent_rows), 1) if shape is UnitKind.MIRROR else len(sent_rows)
 
 
 def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
@@ -118,18 +118,18 @@ def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) ->
 
 
 def _has_same_content(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
-    def contents(image: RowSet) -> Counter[Hashable]:
+    def count_contents(image: RowSet) -> Counter[Hashable]:
         return Counter(comparable_content(layouts[row.layout_id].parse_row(row.payload)) for row in image)
 
-    return contents(left) == contents(right)
+    return count_contents(left) == count_contents(right)
 
 
-def _diff_row(standing: KeyState) -> list[SentRow]:
-    base, target = standing.acknowledged, standing.desired
+def _diff_row(key_state: KeyState) -> list[SentRow]:
+    base, target = key_state.acknowledged, key_state.desired
     if not target:
         # maybe_sent has the newest rows that the API can have
-        return [SentRow(ChangeType.DELETE, row) for row in standing.maybe_sent or base]
-    if standing.maybe_sent == NO_ROWS and base:
+        return [SentRow(ChangeType.DELETE, row) for row in key_state.maybe_sent or base]
+    if key_state.maybe_sent == NO_ROWS and base:
         # it is unknown whether the delete arrived, so it is sent first again
         return [SentRow(ChangeType.DELETE, base[0]), SentRow(ChangeType.INSERT, target[0])]
     if not base:
@@ -138,21 +138,21 @@ def _diff_row(standing: KeyState) -> list[SentRow]:
     return [SentRow(ChangeType.UPDATE_PREIMAGE, preimage), SentRow(ChangeType.UPDATE_POSTIMAGE, target[0])]
 
 
-def _diff_group(standing: KeyState) -> list[SentRow]:
-    deleted_rows = standing.acknowledged
-    if standing.maybe_sent and (standing.acknowledged or not standing.desired):
+def _diff_group(key_state: KeyState) -> list[SentRow]:
+    deleted_rows = key_state.acknowledged
+    if key_state.maybe_sent and (key_state.acknowledged or not key_state.desired):
         # without acknowledged rows, an unanswered insert is repeated; else all rows that may be there are
         # deleted first
-        deleted_rows = tuple(dict.fromkeys((*standing.acknowledged, *standing.maybe_sent)))
+        deleted_rows = tuple(dict.fromkeys((*key_state.acknowledged, *key_state.maybe_sent)))
     return [
         *(SentRow(ChangeType.DELETE, row) for row in deleted_rows),
-        *(SentRow(ChangeType.INSERT, row) for row in standing.desired),
+        *(SentRow(ChangeType.INSERT, row) for row in key_state.desired),
     ]
 
 
 _DIFFS: Mapping[UnitKind, Callable[[KeyState], list[SentRow]]] = {
     UnitKind.GROUP: _diff_group,
-    UnitKind.MIRROR: lambda standing: [SentRow(ChangeType.INSERT, row) for row in standing.desired],
+    UnitKind.MIRROR: lambda key_state: [SentRow(ChangeType.INSERT, row) for row in key_state.desired],
 }
 
 
@@ -166,68 +166,68 @@ class SendResult(enum.Enum):
 
 
 def state_after(
-    standing: KeyState, sent: Sequence[SentRow], fates: Mapping[str, SendResult], shape: UnitKind
+    key_state: KeyState, sent_rows: Sequence[SentRow], fates: Mapping[str, SendResult], shape: UnitKind
 ) -> KeyState:
     """Return the key's state after each sent row got its result (by result key); the desired rows stay.
 
-    `standing` is the key's state when the rows were sent; its desired rows are the rows that were sent.
+    `key_state` is the key's state when the rows were sent; its desired rows are the rows that were sent.
     """
-    row_results = [(row, fates[row.result_key]) for row in sent]
-    return _STATES_AFTER.get(shape, _row_state_after)(standing, row_results)
+    row_results = [(row, fates[row.result_key]) for row in sent_rows]
+    return _STATES_AFTER.get(shape, _row_state_after)(key_state, row_results)
 
 
 _RETRIED_RESULTS = frozenset({SendResult.FAILED, SendResult.UNANSWERED})
 
 
-def _row_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
-    old_state = standing
+def _row_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
+    old_state = key_state
     for row, result in fate:
         if row.change_type is ChangeType.UPDATE_PREIMAGE:
             continue  # it only shows push the old row
         image = NO_ROWS if row.change_type is ChangeType.DELETE else (row.row,)
         if result is SendResult.DELIVERED:
-            standing = KeyState(image, standing.desired)
+            key_state = KeyState(image, key_state.desired)
         elif result is SendResult.UNANSWERED:
-            standing = standing._replace(maybe_sent=_maybe_sent_after(standing, image))
+            key_state = key_state._replace(maybe_sent=_maybe_sent_after(key_state, image))
     if any(row.change_type is ChangeType.UPDATE_PREIMAGE and result in _RETRIED_RESULTS for row, result in fate):
         # the pair is sent again, even if its other half has arrived
         return (
             old_state._replace(maybe_sent=old_state.desired)
-            if standing.acknowledged != old_state.acknowledged
-            else standing
+            if key_state.acknowledged != old_state.acknowledged
+            else key_state
         )
-    return standing
+    return key_state
 
 
-def _maybe_sent_after(standing: KeyState, tried: RowSet) -> RowSet:
+def _maybe_sent_after(key_state: KeyState, maybe_sent: RowSet) -> RowSet:
     """Return the rows that the API may have instead of the acknowledged ones after one more unanswered attempt."""
-    if not tried:
-        return standing.maybe_sent or NO_ROWS  # rows that were sent before the delete may still be there
-    if standing.maybe_sent == NO_ROWS:
+    if not maybe_sent:
+        return key_state.maybe_sent or NO_ROWS  # rows that were sent before the delete may still be there
+    if key_state.maybe_sent == NO_ROWS:
         return NO_ROWS  # the delete before it has no answer yet, and is sent first again
-    return tried
+    return maybe_sent
 
 
-def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
+def _group_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
     results = {result for _, result in fate}
     # if there are inserts, deletes are context: they show push the group's old rows
-    final_change_type = ChangeType.INSERT if standing.desired else ChangeType.DELETE
+    final_change_type = ChangeType.INSERT if key_state.desired else ChangeType.DELETE
     delivered_rows = [
         row.row for row, result in fate if result is SendResult.DELIVERED and row.change_type is final_change_type
     ]
     if SendResult.UNANSWERED in results or (SendResult.FAILED in results and delivered_rows):
         # some of these rows may be there, and some of earlier attempts: the whole group is sent again
-        return standing._replace(maybe_sent=tuple(dict.fromkeys((*(standing.maybe_sent or ()), *standing.desired))))
+        return key_state._replace(maybe_sent=tuple(dict.fromkeys((*(key_state.maybe_sent or ()), *key_state.desired))))
     if not delivered_rows or SendResult.FAILED in results:
-        return standing
+        return key_state
     remaining_rows = [
         row.row for row, result in fate if result is SendResult.REFUSED and row.change_type is ChangeType.DELETE
     ]
-    return KeyState((*remaining_rows, *(delivered_rows if standing.desired else ())), standing.desired)
+    return KeyState((*remaining_rows, *(delivered_rows if key_state.desired else ())), key_state.desired)
 
 
 _STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {
     UnitKind.GROUP: _group_state_after,
     # the next attempt sends the rows of that time, whatever the outcome of this one
-    UnitKind.MIRROR: lambda standing, _: standing,
+    UnitKind.MIRROR: lambda key_state, _: key_state,
 }

@@ -29,18 +29,18 @@ CRASHES_BEFORE_SPLIT = 3
 class CircuitBreaker:
     """A switch that lets calls through until it trips; it isn't reset. Threads share it."""
 
-    def __init__(self, may_go_on: Callable[[], bool]) -> None:
+    def __init__(self, may_continue: Callable[[], bool]) -> None:
         self._lock = threading.Lock()
-        self._may_continue = may_go_on
+        self._may_continue = may_continue
         self._allows_calls = True
         self._outages_by_poll = {False: 0, True: 0}  # consecutive outages of pushes and of polls
 
-    def try_enter(self, then: Callable[[], None] = lambda: None) -> bool:
-        """Return whether one more batch may start; `then` is called before another thread can trip the switch."""
+    def try_enter(self, on_enter: Callable[[], None] = lambda: None) -> bool:
+        """Return whether one more batch may start; `on_enter` is called before another thread can trip the switch."""
         with self._lock:
             self._allows_calls = self._allows_calls and interruption.received_signal() is None and self._may_continue()
             if self._allows_calls:
-                then()
+                on_enter()
             return self._allows_calls
 
     def stop(self) -> None:
@@ -57,10 +57,10 @@ class CircuitBreaker:
         """Return the longer of two streaks of outages. Pushes and polls are counted separately."""
         return max(self._outages_by_poll.values())
 
-    def record_result(self, pushed: PushResult, *, is_poll: bool = False) -> None:
+    def record_result(self, push_result: PushResult, *, is_poll: bool = False) -> None:
         """Count the result of a batch or a poll; trip after too many outages in a row."""
         with self._lock:
-            self._outages_by_poll[is_poll] = self._outages_by_poll[is_poll] + 1 if pushed.is_outage else 0
+            self._outages_by_poll[is_poll] = self._outages_by_poll[is_poll] + 1 if push_result.is_outage else 0
             self._allows_calls = self._allows_calls and not self.is_api_down
 
 
@@ -138,7 +138,7 @@ class BatchScheduler:
         queue: Queue,
         circuit_breaker: CircuitBreaker,
         open_jobs: OpenJobs,
-        restored: Sequence[Batch],
+        restored_batches: Sequence[Batch],
         *,
         max_claimed: int,
         batch_size: int,
@@ -149,8 +149,8 @@ class BatchScheduler:
         self._queue = queue
         self._max_claimed = max_claimed
         self._batch_size = batch_size
-        self._restored_batches = collections.deque(restored)
-        self._last_restored_number = max((batch.number for batch in restored), default=0)
+        self._restored_batches = collections.deque(restored_batches)
+        self._last_restored_number = max((batch.number for batch in restored_batches), default=0)
         self._last_number = self._last_restored_number
 
     def next_batches(self) -> list[Batch]:
@@ -160,8 +160,8 @@ class BatchScheduler:
             batches.append(batch)
         return batches
 
-    def _next_batch(self, beside: list[Batch]) -> Batch | None:
-        other_batches = [*(in_flight_batch.batch for in_flight_batch in self.in_flight_batches.values()), *beside]
+    def _next_batch(self, new_batches: list[Batch]) -> Batch | None:
+        other_batches = [*(in_flight_batch.batch for in_flight_batch in self.in_flight_batches.values()), *new_batches]
         if len(other_batches) + len(self.open_jobs) >= self._max_claimed or any(
             batch.must_run_alone for batch in other_batches
         ):
@@ -221,7 +221,7 @@ def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: Jou
         if not journal or push_starts <= batch.push_starts:
             restored_batches.append(batch)
             continue
-        crashed_batch = record_crash(queue, batch, answered=journal.response_count, begun=push_starts)
+        crashed_batch = record_crash(queue, batch, answered_calls=journal.response_count, push_starts=push_starts)
         if has_crashed_too_often(crashed_batch) and len(group_by_key(crashed_batch.units)) > 1:
             message = "batch=%d ended its process %d times; its keys go out one by one"
             log.warning(message, crashed_batch.number, crashed_batch.crash_count)

@@ -190,18 +190,20 @@ class _DeliveryLoop:
         self.result.is_outage = breaker.is_api_down or (breaker.consecutive_outages > 0 and not self.has_delivered)
         return self.result
 
-    def _settle_after_interrupt(self, returned: Sequence[InFlightBatch]) -> None:
+    def _settle_after_interrupt(self, returned_batches: Sequence[InFlightBatch]) -> None:
         """Settle the batches that return in the next seconds, too; the circuit breaker lets no other batch start."""
         in_flight = self.scheduler.in_flight_batches
         stopped_count = 0  # batches whose push stopped before another call
         give_up_at = time.monotonic() + INTERRUPT_GRACE_SECONDS
         while True:
-            stopped_count += sum(in_flight_batch.error is not None for in_flight_batch in returned)
-            self._settle_returned([in_flight_batch for in_flight_batch in returned if not in_flight_batch.error])
+            stopped_count += sum(in_flight_batch.error is not None for in_flight_batch in returned_batches)
+            self._settle_returned(
+                [in_flight_batch for in_flight_batch in returned_batches if not in_flight_batch.error]
+            )
             seconds = give_up_at - time.monotonic()
             if len(in_flight) == stopped_count or seconds <= 0:
                 return
-            returned = self.workers.wait_for_results(seconds)
+            returned_batches = self.workers.wait_for_results(seconds)
 
     def _seconds_to_wait(self) -> float:
         """Return how long to wait for a batch before the run does other tasks."""
@@ -249,12 +251,12 @@ class _DeliveryLoop:
             flight.ended_at = self.hooks.clock()
             flight.result = result
 
-    def _settle_returned(self, returned: Sequence[InFlightBatch]) -> None:
+    def _settle_returned(self, returned_batches: Sequence[InFlightBatch]) -> None:
         """Settle the returned batches, and start as many others.
 
         All share one commit, because on a slow disk a commit takes longer than everything else here.
         """
-        finished_batches = [in_flight_batch for in_flight_batch in returned if not in_flight_batch.error]
+        finished_batches = [in_flight_batch for in_flight_batch in returned_batches if not in_flight_batch.error]
         settled_batches: list[tuple[Batch, SettledBatch]] = []
         with self.scheduler.remove_returned(finished_batches), self.queue.store.write_transaction():
             for in_flight_batch in finished_batches:
@@ -274,7 +276,7 @@ class _DeliveryLoop:
             self.has_delivered = self.has_delivered or settled_batch.has_delivered_rows
             self.scheduler.open_jobs.extend_wait()
             self.hooks.on_settled(batch, settled_batch)
-        for in_flight_batch in returned:
+        for in_flight_batch in returned_batches:
             if in_flight_batch.error:  # only now: the other returned batches are settled
                 raise in_flight_batch.error
 
@@ -311,7 +313,7 @@ class _DeliveryLoop:
             max_attempts=self.settings.push.max_attempts,
         )
         wait = self.hooks.row_retry_seconds
-        settled_batch = settle_batch(self.queue, flight.batch, result, attempt, wait=wait, counter=self.counter)
+        settled_batch = settle_batch(self.queue, flight.batch, result, attempt, wait_seconds=wait, counter=self.counter)
         if "finalize" in self.settings.functions:
             schedule_finalize(self.queue, settled_batch)
         return settled_batch
@@ -329,4 +331,4 @@ class _DeliveryLoop:
             for in_flight_batch in flights:
                 if in_flight_batch.journal:
                     push_starts = in_flight_batch.journal.push_starts[in_flight_batch.batch.id]
-                    reset_push_starts(self.queue, in_flight_batch.batch, begun=push_starts)
+                    reset_push_starts(self.queue, in_flight_batch.batch, push_starts=push_starts)

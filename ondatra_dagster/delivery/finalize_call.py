@@ -25,9 +25,9 @@ class PendingFinalize(NamedTuple):
     journal_key: str  # of the journal of its call: a new one after each failure
 
 
-def schedule_finalize(queue: Queue, settled: SettledBatch) -> None:
+def schedule_finalize(queue: Queue, settled_batch: SettledBatch) -> None:
     """Add a settled batch to the pending call of finalize(); the caller has the transaction."""
-    counts = settled.counts
+    counts = settled_batch.counts
     succeeded_count, failed_count = counts[UnitOutcome.SUCCEEDED].total(), counts[UnitOutcome.REJECTED].total()
     add_finalize_counts(queue, succeeded=succeeded_count, failed=failed_count)
 
@@ -44,8 +44,8 @@ def load_pending_finalize(queue: Queue) -> PendingFinalize | None:
     return PendingFinalize(*orjson.loads(text)) if text else None
 
 
-def _store_pending_finalize(queue: Queue, pending: PendingFinalize | None) -> None:
-    queue.write_meta(PENDING_FINALIZE, orjson.dumps(tuple(pending)).decode() if pending else "")
+def _store_pending_finalize(queue: Queue, finalize_call: PendingFinalize | None) -> None:
+    queue.write_meta(PENDING_FINALIZE, orjson.dumps(tuple(finalize_call)).decode() if finalize_call else "")
 
 
 def renew_pending_finalize(queue: Queue, *, journal: Path) -> None:

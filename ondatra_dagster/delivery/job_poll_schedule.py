@@ -86,7 +86,7 @@ def _submitted_at(job: Job, now: float) -> float:
     return corrected_time(job.submitted_at, set_at=job.submitted_at, now=now)
 
 
-def unanswered_job_result(batch: Batch, why: str) -> PushResult:
+def unanswered_job_result(batch: Batch, reason: str) -> PushResult:
     """Return the result of a job that isn't polled any more: its rows are sent again when they are due."""
     # the job may still succeed later
-    return PushResult(dict.fromkeys(batch.result_keys, RowOutcome.implicit_error(why)), calls=1, unanswered_calls=1)
+    return PushResult(dict.fromkeys(batch.result_keys, RowOutcome.implicit_error(reason)), calls=1, unanswered_calls=1)

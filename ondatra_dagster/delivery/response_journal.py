@@ -112,10 +112,10 @@ class ResponseJournal:
         self._failures[call_key] += 1
         self._write([call_key.digest, call_key.occurrence])
 
-    def record_response(self, call_key: CallKey, answered: HttpResponse) -> None:
+    def record_response(self, call_key: CallKey, response: HttpResponse) -> None:
         """Record the final response of a call."""
-        self._responses[call_key] = answered
-        fields = (answered.status_code, answered.text, answered.headers, answered.is_refused, answered.is_uncertain)
+        self._responses[call_key] = response
+        fields = (response.status_code, response.text, response.headers, response.is_refused, response.is_uncertain)
         self._write([call_key.digest, call_key.occurrence, *fields])
 
     def record_settled(self) -> None:

@@ -130,7 +130,7 @@ def read_unit_format(queue: Queue) -> UnitFormat | None:
     return UnitFormat.load(text) if text else None
 
 
-def write_unit_format(queue: Queue, form: UnitFormat, *, named_since: str) -> None:
+def write_unit_format(queue: Queue, form: UnitFormat, *, last_run_with_other_keys: str) -> None:
     """Store the format of all units from now on, in the caller's transaction; no unit of another format may be left."""
     stored_format = read_unit_format(queue)
     if stored_format and not stored_format.has_same_units(form):
@@ -138,4 +138,4 @@ def write_unit_format(queue: Queue, form: UnitFormat, *, named_since: str) -> No
         queue.delete_meta(TABLE_SIZE)
     queue.write_meta(UNIT_FORMAT, form.dump())
     queue.write_meta("shape", form.unit_kind.value)
-    queue.write_meta(KEY_NAMES_SINCE, named_since)
+    queue.write_meta(KEY_NAMES_SINCE, last_run_with_other_keys)

@@ -77,9 +77,9 @@ def _file_identity(action: Mapping[str, Any]) -> tuple[str, str]:
     return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
 
 
-def _build_snapshot(table: str, found: Mapping[str, Any], files: Iterable[Mapping[str, Any]]) -> TableSnapshot:
-    _check_protocol(found.get("protocol") or {})
-    metadata = found.get("metaData") or {}
+def _build_snapshot(table: str, actions: Mapping[str, Any], files: Iterable[Mapping[str, Any]]) -> TableSnapshot:
+    _check_protocol(actions.get("protocol") or {})
+    metadata = actions.get("metaData") or {}
     mapping = dict(metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
     if mapping not in SUPPORTED_MAPPING_MODES or "schemaString" not in metadata:
         raise UnsupportedTableError(f"column mapping by {mapping}")

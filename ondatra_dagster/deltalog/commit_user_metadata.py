@@ -49,10 +49,10 @@ def is_from_newer_version(text: str | None) -> bool:
     return isinstance(number, int) and number > FORMAT_VERSION
 
 
-def newer_version_error(what: str) -> WarehouseError:
+def newer_version_error(subject: str) -> WarehouseError:
     """Return the error for something that a newer ondatra made, with its remedy."""
     return WarehouseError(
-        f"{what} was made by a newer ondatra than this, which is {ondatra_version()}: use that one here"
+        f"{subject} was made by a newer ondatra than this, which is {ondatra_version()}: use that one here"
     )
 
 

@@ -306,15 +306,15 @@ def _read_checkpoint_rows(content: bytes, name: str, action: str) -> list[Action
     return rows
 
 
-def spark_type_name(written: Any) -> str:
+def spark_type_name(stored_type: Any) -> str:
     """Return a type as Spark spells it: array<string>, struct<a:int>."""
-    if isinstance(written, str):
-        return SPARK_TYPE_NAMES.get(written, written)
-    if written["type"] == "array":
-        return f"array<{spark_type_name(written['elementType'])}>"
-    if written["type"] == "map":
-        return f"map<{spark_type_name(written['keyType'])},{spark_type_name(written['valueType'])}>"
-    fields = ",".join(f"{field['name']}:{spark_type_name(field['type'])}" for field in written["fields"])
+    if isinstance(stored_type, str):
+        return SPARK_TYPE_NAMES.get(stored_type, stored_type)
+    if stored_type["type"] == "array":
+        return f"array<{spark_type_name(stored_type['elementType'])}>"
+    if stored_type["type"] == "map":
+        return f"map<{spark_type_name(stored_type['keyType'])},{spark_type_name(stored_type['valueType'])}>"
+    fields = ",".join(f"{field['name']}:{spark_type_name(field['type'])}" for field in stored_type["fields"])
     return f"struct<{fields}>"
 
 

@@ -83,13 +83,15 @@ def find_oldest_readable_version(table: str | Path, state: TableState) -> int:
     return next(changing_commits, commits[-1] if commits else freed_upto)
 
 
-def find_removable_history(table: str | Path, state: TableState, *, needed: int, before: float) -> RemovableHistory:
-    """Return what was removed before that moment and isn't needed to read version `needed` or a later one."""
-    if needed < 0:
+def find_removable_history(
+    table: str | Path, state: TableState, *, needed_version: int, before: float
+) -> RemovableHistory:
+    """Return what was removed before that moment and isn't needed to read version `needed_version` or a later one."""
+    if needed_version < 0:
         return RemovableHistory()
     log = open_log(table)
     names = log.list_files()
-    last_equal = find_last_equal_commit(table, needed)
+    last_equal = find_last_equal_commit(table, needed_version)
     commits = [commit for commit in sorted(list_commit_versions(names)) if commit <= last_equal]
     commit_count = bisect.bisect_left(commits, before, key=functools.partial(_read_commit_seconds, log))
     if not commit_count:
@@ -103,7 +105,7 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
         for kind, action in commit_actions
         if kind in REMOVAL_ACTIONS
     ]
-    checkpoint, checkpoint_files = find_newest_checkpoint(names, upto=min(needed, last_commit))
+    checkpoint, checkpoint_files = find_newest_checkpoint(names, upto=min(needed_version, last_commit))
     return RemovableHistory(
         last_commit=last_commit,
         files=len(sizes),

@@ -57,20 +57,20 @@ class CheckResult:
     """The result of a check, and the remedy."""
 
     level: CheckLevel
-    what: str
+    description: str
     remedy: str = ""  # empty if there is nothing to do
 
     def __str__(self) -> str:
-        return f"{self.what}; {self.remedy}" if self.remedy else self.what
+        return f"{self.description}; {self.remedy}" if self.remedy else self.description
 
 
-def ok_result(what: str) -> CheckResult:
-    return CheckResult(level=CheckLevel.OK, what=what)
+def ok_result(description: str) -> CheckResult:
+    return CheckResult(level=CheckLevel.OK, description=description)
 
 
-def warning_result(what: str, remedy: str = "") -> CheckResult:
-    return CheckResult(level=CheckLevel.WARNING, what=what, remedy=remedy)
+def warning_result(description: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.WARNING, description=description, remedy=remedy)
 
 
-def failed_result(what: str, remedy: str = "") -> CheckResult:
-    return CheckResult(level=CheckLevel.FAILED, what=what, remedy=remedy)
+def failed_result(description: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.FAILED, description=description, remedy=remedy)

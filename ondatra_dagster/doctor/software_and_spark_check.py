@@ -51,13 +51,13 @@ def _read_requirements() -> list[Requirement]:
     ]
 
 
-def _judge_requirement(required: Requirement) -> CheckResult | None:
-    version = _installed_version(required.name)
-    remedy = f"pip install '{required}'"
+def _judge_requirement(requirement: Requirement) -> CheckResult | None:
+    version = _installed_version(requirement.name)
+    remedy = f"pip install '{requirement}'"
     if version is None:
-        return failed_result(f"{required.name} is not installed", remedy)
-    if not required.specifier.contains(version, prereleases=True):
-        return failed_result(f"{required.name} is {version}, and ondatra needs {required.specifier}", remedy)
+        return failed_result(f"{requirement.name} is not installed", remedy)
+    if not requirement.specifier.contains(version, prereleases=True):
+        return failed_result(f"{requirement.name} is {version}, and ondatra needs {requirement.specifier}", remedy)
     return None
 
 
@@ -76,7 +76,7 @@ def check_java(machine: CheckContext) -> Iterator[CheckResult]:
         yield ok_result("not needed: spark.remote is set")
         return
     try:
-        java = find_java(machine.settings.java_home, setting=machine.settings.java_home_setting)
+        java = find_java(machine.settings.java_home, setting_name=machine.settings.java_home_setting)
     except SparkSetupError as error:
         yield failed_result(str(error))
     else:
@@ -103,14 +103,14 @@ def _needed_jar_sets(settings: Settings) -> dict[Path, JarSet]:
     return {settings.jars: DELTA_JARS} | ({settings.jars / S3A_FOLDER: S3A_JARS} if settings.uses_s3 else {})
 
 
-def _judge_jar_set(folder: Path, wanted: JarSet) -> CheckResult:
-    if missing_files := missing_jars(folder, wanted):
+def _judge_jar_set(folder: Path, jar_set: JarSet) -> CheckResult:
+    if missing_files := missing_jars(folder, jar_set):
         size = format_size(sum(jar.size for jar in missing_files))
-        return warning_result(f"{wanted.title} are not all in {folder}", f"the next run fetches them: {size}")
-    if damaged_files := damaged_jars(folder, wanted):
+        return warning_result(f"{jar_set.title} are not all in {folder}", f"the next run fetches them: {size}")
+    if damaged_files := damaged_jars(folder, jar_set):
         names = ", ".join(str(folder / jar.name) for jar in damaged_files)
         return failed_result(f"the content is not the pinned one: {names}", "delete it; the next run fetches it again")
-    return ok_result(f"{wanted.title}: {len(wanted.jars)} files, {format_size(wanted.size)}, in {folder}")
+    return ok_result(f"{jar_set.title}: {len(jar_set.jars)} files, {format_size(jar_set.size)}, in {folder}")
 
 
 def check_spark(machine: CheckContext) -> Iterator[CheckResult]:

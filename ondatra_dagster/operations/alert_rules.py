@@ -92,11 +92,11 @@ def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings
 
 
 def _evaluate_deviation(
-    sync_id: str, ended: Sequence[PastRun], settings: AlertSettings, noun: str
+    sync_id: str, ended_runs: Sequence[PastRun], settings: AlertSettings, noun: str
 ) -> Iterator[RuleResult]:
-    counts = [load_grid(run).total(GridRow.ATTEMPTED) for run in ended if _counts_all_pending(run)]
+    counts = [load_grid(run).total(GridRow.ATTEMPTED) for run in ended_runs if _counts_all_pending(run)]
     newest_counts, earlier_counts = counts[:1], counts[1 : COMPARED_RUNS + 1]
-    is_newest_complete = _counts_all_pending(ended[0])
+    is_newest_complete = _counts_all_pending(ended_runs[0])
     if (
         settings.deviation is None
         or not is_newest_complete

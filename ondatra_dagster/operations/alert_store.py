@@ -42,7 +42,7 @@ ALERT_SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged="move it away: active alerts are sent again, and unsent alerts are lost",
+    damage_advice="move it away: active alerts are sent again, and unsent alerts are lost",
 )
 MAX_CAUSES = 10  # causes that one alert reports: texts that differ each time must not flood the receiver
 ACTIVE_COLUMNS = "type, subject, rule, since, sentence, causes, found"
@@ -133,16 +133,20 @@ class AlertStore:
         self._path = path
 
     def apply_results(
-        self, readings: list[RuleResult], make: BuildAlert, *, known: Collection[ActiveAlert] | None = None
+        self,
+        readings: list[RuleResult],
+        build_alert: BuildAlert,
+        *,
+        known_alerts: Collection[ActiveAlert] | None = None,
     ) -> int:
         """Store which problems began, changed or ended since the last call; return the number of new alerts.
 
-        With `known`, an alert ends only if it is one of these: one that was found again since then stays.
+        With `known_alerts`, an alert ends only if it is one of these: one that was found again since then stays.
         """
         if not readings or (not self._path.exists() and all(result.sentence is None for result in readings)):
             return 0
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
-            return sum(_apply_result(store, reading, make, known) for reading in readings)
+            return sum(_apply_result(store, reading, build_alert, known_alerts) for reading in readings)
 
     def read_unsent(self) -> list[UnsentAlert]:
         """Return the alerts to send, the oldest first."""
@@ -154,10 +158,10 @@ class AlertStore:
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             store.execute(DELETE_SENT, (alert.number,))
 
-    def store_send_error(self, alert: UnsentAlert, why: str) -> None:
+    def store_send_error(self, alert: UnsentAlert, reason: str) -> None:
         """Store why an alert wasn't accepted. It stays, and is sent at the next check."""
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
-            store.execute(STORE_SEND_ERROR, (why, alert.number))
+            store.execute(STORE_SEND_ERROR, (reason, alert.number))
 
     def read_active_alerts(self) -> list[ActiveAlert]:
         """Return the active alerts, the oldest first."""
@@ -170,19 +174,22 @@ class AlertStore:
 
 
 def _apply_result(
-    store: SqliteStore, reading: RuleResult, make: BuildAlert, known: Collection[ActiveAlert] | None
+    store: SqliteStore, rule_result: RuleResult, build_alert: BuildAlert, known_alerts: Collection[ActiveAlert] | None
 ) -> bool:
-    parameters = {"type": reading.type, "subject": reading.subject, "rule": reading.rule}
+    parameters = {"type": rule_result.type, "subject": rule_result.subject, "rule": rule_result.rule}
     active_alert = next((ActiveAlert(*row) for row in store.fetch_rows(FIND_ACTIVE, parameters)), None)
-    state = _next_state(reading, active_alert, known)
-    alert = make(reading, state) if state else None
+    state = _next_state(rule_result, active_alert, known_alerts)
+    alert = build_alert(rule_result, state) if state else None
     if state is AlertState.RECOVERED:
         store.execute(DELETE_ACTIVE, parameters)
-    elif reading.sentence is not None and not (active_alert and reading.is_ignored_if_active):
+    elif rule_result.sentence is not None and not (active_alert and rule_result.is_ignored_if_active):
         causes: list[str] = orjson.loads(active_alert.causes) if active_alert else []
-        if state and reading.cause:
-            causes.append(reading.cause)
-        parameters |= {"sentence": reading.local_sentence or reading.sentence, "causes": orjson.dumps(causes).decode()}
+        if state and rule_result.cause:
+            causes.append(rule_result.cause)
+        parameters |= {
+            "sentence": rule_result.local_sentence or rule_result.sentence,
+            "causes": orjson.dumps(causes).decode(),
+        }
         if alert and active_alert is None:
             store.execute(ADD_ACTIVE, {**parameters, "since": alert.created_at})
         else:
@@ -193,13 +200,13 @@ def _apply_result(
 
 
 def _next_state(
-    reading: RuleResult, before: ActiveAlert | None, known: Collection[ActiveAlert] | None
+    rule_result: RuleResult, active_alert: ActiveAlert | None, known_alerts: Collection[ActiveAlert] | None
 ) -> AlertState | None:
     """Return the state to report; None if there is nothing to report."""
-    if reading.sentence is None:
-        return AlertState.RECOVERED if before and (known is None or before in known) else None
-    if before is None:
+    if rule_result.sentence is None:
+        return AlertState.RECOVERED if active_alert and (known_alerts is None or active_alert in known_alerts) else None
+    if active_alert is None:
         return AlertState.FIRED
-    causes = orjson.loads(before.causes)
-    is_new = reading.cause not in ("", *causes) and len(causes) < MAX_CAUSES
-    return AlertState.CHANGED if is_new and not reading.is_ignored_if_active else None
+    causes = orjson.loads(active_alert.causes)
+    is_new = rule_result.cause not in ("", *causes) and len(causes) < MAX_CAUSES
+    return AlertState.CHANGED if is_new and not rule_result.is_ignored_if_active else None

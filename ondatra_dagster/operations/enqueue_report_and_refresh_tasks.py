@@ -39,7 +39,11 @@ def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
 
 
 def report_dead_letters(
-    queues: Mapping[str, QueueStatus | None], *, unread: Collection[str] = (), lost: Collection[str] = (), now: float
+    queues: Mapping[str, QueueStatus | None],
+    *,
+    unread: Collection[str] = (),
+    lost_syncs: Collection[str] = (),
+    now: float,
 ) -> TaskResult:
     """Report how many dead letters each sync has, and how old the oldest is. Nothing is deleted.
 
@@ -56,7 +60,7 @@ def report_dead_letters(
         f"{format_count(total, 'dead letter')} of {', '.join(dead_letters_by_sync)},"
         f" the oldest of {format_count(oldest_days, 'day')}"
     )
-    reasons = {"can't be read": unread, "is lost": lost}
+    reasons = {"can't be read": unread, "is lost": lost_syncs}
     unknown_note = "".join(
         f"; unknown for {', '.join(syncs)}: its queue {reason}" for reason, syncs in reasons.items() if syncs
     )

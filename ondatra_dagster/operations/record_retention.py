@@ -74,7 +74,7 @@ class _RecordPruner:
             return
         try:
             with FileLock(sync.lock_file, purpose="prunes records"):
-                store_delivered_keys(sync, self._tracking, through=old[-1])
+                store_delivered_keys(sync, self._tracking, last_run=old[-1])
                 self._remove_runs(sync_id, old)
         except BusyError:
             self.busy_syncs.append(sync_id)

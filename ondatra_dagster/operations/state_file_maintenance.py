@@ -24,7 +24,7 @@ MAX_LOG_BYTES = 10_000_000
 class StateFile(NamedTuple):
     path: Path
     lock: Path  # a process that writes the file holds it
-    if_damaged: str = RESTORE_FROM_BACKUP
+    damage_advice: str = RESTORE_FROM_BACKUP
 
 
 def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
@@ -47,8 +47,8 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
     for file in files:
         try:
             with FileLock(file.lock, purpose="makes files smaller"):
-                check_integrity(file.path, file.if_damaged)
-                freed_bytes += compact_database(file.path, file.if_damaged)
+                check_integrity(file.path, file.damage_advice)
+                freed_bytes += compact_database(file.path, file.damage_advice)
                 file_count += 1
         except BusyError:
             busy_files.append(file.path.stem)

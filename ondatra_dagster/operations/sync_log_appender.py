@@ -58,10 +58,10 @@ class SyncLogAppender:
                 appended_count += sum(row_group.row_count for row_group in row_groups)
         return appended_count
 
-    def append_missing(self, opened: Callable[[], LogTable]) -> TaskResult:
+    def append_missing(self, open_table: Callable[[], LogTable]) -> TaskResult:
         """Do the same as a maintenance task. If no record is missing, the table isn't opened."""
         has_missing_records = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
-        appended_count = self.append(opened()) if has_missing_records else 0
+        appended_count = self.append(open_table()) if has_missing_records else 0
         return TaskResult(
             task=SYNC_LOG_TASK,
             message=f"{format_count(appended_count, 'record')} appended to {SYNC_LOG_TABLE}",

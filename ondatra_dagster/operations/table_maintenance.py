@@ -97,13 +97,13 @@ class TableMaintenance:
 
     def __init__(
         self,
-        opened: OpenManagedTable,
+        open_table: OpenManagedTable,
         *,
         days: int | None,
         clock: Callable[[], float],
         worth: Thresholds = DEFAULT_THRESHOLDS,
     ) -> None:
-        self._open_table = opened
+        self._open_table = open_table
         self._clock = clock  # called again later: a round may take hours
         self._thresholds = worth
         self._retention_start = -math.inf if days is None else clock() - days * DAY_SECONDS
@@ -136,7 +136,7 @@ class TableMaintenance:
         if state is None:
             return None
         removable_history = find_removable_history(
-            table.address, state, needed=table.oldest_needed_version(state), before=self._retention_start
+            table.address, state, needed_version=table.oldest_needed_version(state), before=self._retention_start
         )
         tasks = TableTasks(
             state=state,
@@ -149,14 +149,16 @@ class TableMaintenance:
         )
         return tasks if tasks.has_any else None
 
-    def _run_due_tasks(self, table: ManagedTable, opened: MaintainableTable, chores: TableTasks) -> dict[str, Json]:
+    def _run_due_tasks(
+        self, table: ManagedTable, maintainable_table: MaintainableTable, chores: TableTasks
+    ) -> dict[str, Json]:
         if chores.needs_retention_restore:
-            opened.restore_retention()
+            maintainable_table.restore_retention()
         if chores.needs_optimize:
-            opened.optimize(small_bytes=SMALL_FILE_BYTES)
+            maintainable_table.optimize(small_bytes=SMALL_FILE_BYTES)
         if chores.needs_vacuum:
             since = find_removal_cutoff(table.address, chores.removable, before=self._retention_start)
-            if not opened.vacuum(since=since, upto=chores.removable.last_commit, clock=self._clock):
+            if not maintainable_table.vacuum(since=since, upto=chores.removable.last_commit, clock=self._clock):
                 self._skipped_tables.append(table.name)
         log_bytes = remove_log_files(table.address, chores.removable) if chores.needs_log_cleanup else 0
         commit_metrics = read_commit_metrics(table.address, after=chores.state.log_version)

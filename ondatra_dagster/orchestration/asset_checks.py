@@ -54,7 +54,7 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
     specs = [dg.AssetCheckSpec(name, asset=key, description=CHECK_DESCRIPTIONS[name]) for name in SYNC_CHECKS]
 
     @dg.multi_asset_check(name=op_name(key, "checks"), specs=specs, can_subset=True)
-    def checks(
+    def check_sync(
         context: dg.AssetCheckExecutionContext, ondatra: dg.ResourceParam[RunService]
     ) -> Iterator[dg.AssetCheckResult]:
         check_names = {check.name for check in context.selected_asset_check_keys}
@@ -63,17 +63,17 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
                 if check_result.name in check_names:
                     yield build_check_report(dg.AssetCheckResult, key, check_result)
 
-    return checks
+    return check_sync
 
 
-def build_check_report(of: type[CheckReport], key: dg.AssetKey, verdict: SyncCheckResult) -> CheckReport:
+def build_check_report(report_type: type[CheckReport], key: dg.AssetKey, verdict: SyncCheckResult) -> CheckReport:
     """Return the verdict as a result for a check step, or as an evaluation for a step that fails.
 
     For the latter, results would be too late: Dagster reads them when the step has ended.
     """
     counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
     samples = {"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {}
-    return of(
+    return report_type(
         asset_key=key,
         check_name=verdict.name,
         passed=verdict.severity is Severity.PASS,
@@ -84,7 +84,7 @@ def build_check_report(of: type[CheckReport], key: dg.AssetKey, verdict: SyncChe
 
 
 def build_check_reports(
-    of: type[CheckReport], key: dg.AssetKey, verdicts: Iterable[SyncCheckResult]
+    report_type: type[CheckReport], key: dg.AssetKey, verdicts: Iterable[SyncCheckResult]
 ) -> list[CheckReport]:
     """Return the verdicts as build_check_report() does."""
-    return [build_check_report(of, key, check_result) for check_result in verdicts]
+    return [build_check_report(report_type, key, check_result) for check_result in verdicts]

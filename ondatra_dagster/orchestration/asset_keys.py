@@ -19,9 +19,11 @@ def source_key(source: SourceInput) -> dg.AssetKey:
     return dg.AssetKey(_valid_parts([source.source, source.table]))
 
 
-def file_key(read: FileInput) -> dg.AssetKey:
+def file_key(file_input: FileInput) -> dg.AssetKey:
     """Return the key of a file or of a pattern of files, for any read options: csv/data/customers.csv."""
-    return dg.AssetKey(_valid_parts([read.format, *(part for part in read.path.split("/") if part not in ("", "."))]))
+    return dg.AssetKey(
+        _valid_parts([file_input.format, *(part for part in file_input.path.split("/") if part not in ("", "."))])
+    )
 
 
 def sync_key(model: Model) -> dg.AssetKey:

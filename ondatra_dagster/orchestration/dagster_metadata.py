@@ -167,7 +167,7 @@ def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLi
     )
 
 
-def _input_key(read: Input, models: Mapping[str, Model], sources: Mapping[str, dg.AssetKey]) -> dg.AssetKey:
-    if isinstance(read, ModelInput):
-        return model_key(models[read.model])
-    return file_key(read) if isinstance(read, FileInput) else sources[read.name.casefold()]
+def _input_key(input_: Input, models: Mapping[str, Model], sources: Mapping[str, dg.AssetKey]) -> dg.AssetKey:
+    if isinstance(input_, ModelInput):
+        return model_key(models[input_.model])
+    return file_key(input_) if isinstance(input_, FileInput) else sources[input_.name.casefold()]

@@ -50,7 +50,7 @@ def build_definitions(root: Path, *, with_executor: bool = True, with_sources: b
 def definitions_of(
     workspace: Workspace,
     *,
-    opened: OpenRunService = open_run_service,
+    open_service: OpenRunService = open_run_service,
     with_executor: bool = True,
     with_sources: bool = True,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
@@ -82,7 +82,7 @@ def definitions_of(
                 *([on_change_sensor(workspace)] if models_on_change(workspace) else ()),
                 *([alert_sensor(workspace)] if syncs and settings.alerts.webhook else ()),
             ],
-            resources={RESOURCE_KEY: run_service_resource(workspace, opened), **io_managers},
+            resources={RESOURCE_KEY: run_service_resource(workspace, open_service), **io_managers},
             loggers=loggers,
             executor=dg.in_process_executor if with_executor else None,
         )

@@ -73,7 +73,9 @@ def run_plan(
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
     settings = engine.workspace.settings
     definitions = definitions_of(
-        engine.workspace, opened=lambda *_, **__: contextlib.nullcontext(engine), loggers={LOGGER_KEY: file_logger}
+        engine.workspace,
+        open_service=lambda *_, **__: contextlib.nullcontext(engine),
+        loggers={LOGGER_KEY: file_logger},
     )
     folder = settings.state / "logs"
     with log_to_folder(folder), report_waits(engine.progress.on_wait), open_instance(settings) as instance:
@@ -141,9 +143,9 @@ class _LogFileHandler(logging.FileHandler):
 
 
 @contextlib.contextmanager
-def report_waits(tell: Callable[[str], None]) -> Iterator[None]:
+def report_waits(on_message: Callable[[str], None]) -> Iterator[None]:
     """Report to the user when a step waits for another process to unlock a table."""
-    handler = _WaitLogHandler(tell)
+    handler = _WaitLogHandler(on_message)
     logger = logging.getLogger(WAIT_LOGGER)
     logger.addHandler(handler)
     try:
@@ -153,9 +155,9 @@ def report_waits(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 class _WaitLogHandler(logging.Handler):
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, on_message: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._on_message = tell
+        self._on_message = on_message
 
     def emit(self, record: logging.LogRecord) -> None:
         self._on_message(record.getMessage())

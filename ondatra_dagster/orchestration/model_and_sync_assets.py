@@ -55,7 +55,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
     @dg.multi_asset(
         name=op_name(key), specs=[_spec(model, table, spellings)], check_specs=model_check_specs(model), pool=POOL
     )
-    def build(
+    def build_model(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[RunService]
     ) -> Iterator[dg.MaterializeResult[ComputedModel] | dg.AssetCheckResult | DryRunEvent]:
         with raise_dagster_failure(ondatra, model.name, SubjectType.MODEL):
@@ -70,13 +70,13 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
                 yield _unchanged_result(key, ondatra, ondatra.report_unchanged(step))
             yield from build_check_reports(dg.AssetCheckResult, key, ondatra.model_verdicts(model))
 
-    return build
+    return build_model
 
 
-def _unchanged_result(key: dg.AssetKey, engine: RunService, kept: ModelResult) -> dg.MaterializeResult[None]:
+def _unchanged_result(key: dg.AssetKey, engine: RunService, result: ModelResult) -> dg.MaterializeResult[None]:
     """Return a materialization with the asset's earlier data version, so that assets below see no change."""
-    version = dg.DataVersion(kept.table_version)
-    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, kept))
+    version = dg.DataVersion(result.table_version)
+    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, result))
 
 
 def _dry_run_result(context: dg.AssetExecutionContext, engine: RunService, step: ModelStep) -> ModelResult:
@@ -113,7 +113,7 @@ def sync_asset(sync: Sync) -> dg.AssetsDefinition:
     key = sync_key(sync.model)
 
     @dg.multi_asset(name=op_name(key), specs=[_sync_spec(sync)], pool=POOL)
-    def push(
+    def push_sync(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[RunService]
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None] | DryRunEvent]:
         with raise_dagster_failure(ondatra, sync.id, SubjectType.SYNC):
@@ -129,7 +129,7 @@ def sync_asset(sync: Sync) -> dg.AssetsDefinition:
             else:
                 yield dg.MaterializeResult(asset_key=key, metadata=metadata)
 
-    return push
+    return push_sync
 
 
 def _report_result(

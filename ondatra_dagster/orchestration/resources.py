@@ -20,7 +20,9 @@ RESOURCE_KEY = "ondatra"  # the resource's key, and the prefix of the project's 
 POOL = RESOURCE_KEY  # the pool of each op that may start Spark: dagster.yaml lets one run at a time use it
 
 
-def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run_service) -> dg.ResourceDefinition:
+def run_service_resource(
+    workspace: Workspace, open_service: OpenRunService = open_run_service
+) -> dg.ResourceDefinition:
     """Return the resource that opens the project's run service. Opening it doesn't start Spark."""
 
     @dg.resource(description="The project's engine: one per run, with at most one Spark session")
@@ -29,7 +31,7 @@ def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
-            run_engine = stack.enter_context(opened(workspace, is_dry=mark_dry_run(context.run)))
+            run_engine = stack.enter_context(open_service(workspace, is_dry=mark_dry_run(context.run)))
             run_engine.alerts.dagster_run_id = context.run.run_id if context.run else None
             yield run_engine
 
@@ -37,7 +39,7 @@ def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run
 
 
 @contextlib.contextmanager
-def raise_dagster_failure(engine: RunService, name: str, of: SubjectType | None = None) -> Iterator[None]:
+def raise_dagster_failure(engine: RunService, name: str, subject_type: SubjectType | None = None) -> Iterator[None]:
     """Turn an error inside the block into a sentence, and fail the step with it.
 
     An error of a model or a sync also goes to the alerts.
@@ -48,4 +50,6 @@ def raise_dagster_failure(engine: RunService, name: str, of: SubjectType | None 
         raise
     except Exception as error:  # the outermost handler: no caller explains the error
         interruption.raise_if_interrupted()
-        raise dg.Failure(description=engine.report_error(name, error, of=of), allow_retries=False) from error
+        raise dg.Failure(
+            description=engine.report_error(name, error, subject_type=subject_type), allow_retries=False
+        ) from error

@@ -80,10 +80,10 @@ def maintenance_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[d
     ]
 
 
-def _report_results(context: dg.OpExecutionContext, ends: list[TaskResult]) -> None:
+def _report_results(context: dg.OpExecutionContext, results: list[TaskResult]) -> None:
     """Show the results of the tasks in Dagster."""
-    for end in ends:
+    for end in results:
         context.log.info("%s: %s", end.task, end.message)
-    numbers = {f"{end.task}/{name}": number for end in ends for name, number in end.counts.items()}
-    single = {f"{end.task}/each": samples_table(end.details) for end in ends if end.details}
+    numbers = {f"{end.task}/{name}": number for end in results for name, number in end.counts.items()}
+    single = {f"{end.task}/each": samples_table(end.details) for end in results if end.details}
     context.add_output_metadata({**numbers, **single})

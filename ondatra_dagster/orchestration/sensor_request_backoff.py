@@ -38,16 +38,18 @@ class SensorRequest:
         return f"{sync_id}:{self.work_digest}#{self.tries}@{self.requested_at:.0f}"
 
 
-def next_request(work: str, before: SensorRequest | None, *, now: float, is_new: bool = False) -> SensorRequest | None:
+def next_request(
+    work: str, previous_request: SensorRequest | None, *, now: float, is_new: bool = False
+) -> SensorRequest | None:
     """Return the run to request now; None when the same work was requested too recently.
 
     With `is_new`, the first request isn't made: the work is only noted, with 0 tries.
     """
-    if before is None or before.work_digest != work:
+    if previous_request is None or previous_request.work_digest != work:
         return SensorRequest(work_digest=work, tries=0 if is_new else 1, requested_at=now)
-    if now < corrected_time(before.next_at, set_at=before.requested_at, now=now):
+    if now < corrected_time(previous_request.next_at, set_at=previous_request.requested_at, now=now):
         return None
-    return SensorRequest(work_digest=work, tries=before.tries + 1, requested_at=now)
+    return SensorRequest(work_digest=work, tries=previous_request.tries + 1, requested_at=now)
 
 
 INTERVAL_SECONDS = 15

@@ -135,12 +135,16 @@ def _syncs_with_work(workspace: Workspace) -> Iterator[_PendingWork]:
 
 
 def _choose_requests(
-    pending: Iterable[_PendingWork], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
+    pending_work: Iterable[_PendingWork],
+    previous_requests: Mapping[str, SensorRequest],
+    busy: Collection[dg.AssetKey],
+    *,
+    now: float,
 ) -> dict[str, SensorRequest]:
     """Return, for each with work, the run that was requested last, or the one to request now."""
     requests: dict[str, SensorRequest] = {}
-    for work in pending:
-        previous_request = before.get(work.name)
+    for work in pending_work:
+        previous_request = previous_requests.get(work.name)
         sensor_request = (
             None if work.key in busy else next_request(work.digest, previous_request, now=now, is_new=work.is_new)
         )
@@ -247,7 +251,7 @@ def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
     steps: dict[str, ModelStep] = {}
     for model in models_on_change(workspace):
         with contextlib.suppress(SelectionError):  # a model that it reads was never built
-            step = plan_model(workspace.project, model, input_plan, running=steps)
+            step = plan_model(workspace.project, model, input_plan, running_ids=steps)
             if step.will_run and INPUT_NOT_FOUND not in step.inputs.values():
                 steps[model.id] = step
     return list(steps.values())
@@ -261,10 +265,14 @@ class _ModelChoice(NamedTuple):
 
 
 def _choose_models(
-    steps: Sequence[ModelStep], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
+    steps: Sequence[ModelStep],
+    previous_requests: Mapping[str, SensorRequest],
+    busy: Collection[dg.AssetKey],
+    *,
+    now: float,
 ) -> _ModelChoice:
     """Choose the models that are in no unfinished run, and whose work is new or may be requested again."""
-    requests = {step.model.id: before[step.model.id] for step in steps if step.model.id in before}
+    requests = {step.model.id: previous_requests[step.model.id] for step in steps if step.model.id in previous_requests}
     chosen_models: dict[str, Model] = {}
     for step in (step for step in steps if model_key(step.model) not in busy):
         name, inputs = step.model.id, step.model.inputs
@@ -274,7 +282,7 @@ def _choose_models(
         can_run = step.work_needed is WorkNeeded.YES and (
             reads_chosen_model or MODEL_NOT_BUILT not in step.inputs.values()
         )
-        sensor_request = next_request(_work_digest(step), before.get(name), now=now) if can_run else None
+        sensor_request = next_request(_work_digest(step), previous_requests.get(name), now=now) if can_run else None
         if sensor_request:
             requests[name] = sensor_request
         if sensor_request or reads_chosen_model:

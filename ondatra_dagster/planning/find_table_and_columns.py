@@ -77,14 +77,14 @@ def columns_lookup(
 ) -> TableColumnsLookup:
     """Return a lookup of table columns: of models' tables, through `model_table`, and of readable source tables."""
 
-    def columns(read: Input) -> Sequence[str] | None:
-        state = model_table(read.model) if isinstance(read, ModelInput) else None
-        if isinstance(read, SourceInput):
-            folder = source_table_address(read, project.settings)
+    def read_columns(input_: Input) -> Sequence[str] | None:
+        state = model_table(input_.model) if isinstance(input_, ModelInput) else None
+        if isinstance(input_, SourceInput):
+            folder = source_table_address(input_, project.settings)
             state = read_table_state(folder) if folder is not None and is_readable(folder) else None
         return [column.name for column in state.columns] if state else None
 
-    return columns
+    return read_columns
 
 
 def current_columns_lookup(project: Project) -> TableColumnsLookup:

@@ -40,29 +40,29 @@ def table_state_lookup(settings: Settings) -> TableStateLookup:
     """Return a lookup of the states of the project's tables. It reads each Delta log once."""
     states: dict[str, TableState | None] = {}
 
-    def table(model_id: str) -> TableState | None:
+    def read_table(model_id: str) -> TableState | None:
         if model_id not in states:
             states[model_id] = read_table_state(table_path(settings, model_id))
         return states[model_id]
 
-    return table
+    return read_table
 
 
-def _read_input_version(read: Input, settings: Settings, tables: TableStateLookup) -> str:
-    if isinstance(read, ModelInput):
-        table = tables(read.model)
+def _read_input_version(input_: Input, settings: Settings, tables: TableStateLookup) -> str:
+    if isinstance(input_, ModelInput):
+        table = tables(input_.model)
         return format_table_version(table) if table else MODEL_NOT_BUILT
     try:
-        return _read_external_version(read, settings)
+        return _read_external_version(input_, settings)
     except WarehouseError as error:  # the model's own run reports it; other models may continue
-        logger.warning("input=%s: %s", read.name, error)
+        logger.warning("input=%s: %s", input_.name, error)
         return UNVERSIONED
 
 
-def _read_external_version(read: FileInput | SourceInput, settings: Settings) -> str:
-    if isinstance(read, SourceInput):
-        return _read_source_version(read, settings)
-    version = compute_files_version(settings, read.path)
+def _read_external_version(input_: FileInput | SourceInput, settings: Settings) -> str:
+    if isinstance(input_, SourceInput):
+        return _read_source_version(input_, settings)
+    version = compute_files_version(settings, input_.path)
     return UNVERSIONED if version is None else version or INPUT_NOT_FOUND
 
 
@@ -83,29 +83,29 @@ def parse_table_version(version: str) -> tuple[str, int]:
     return table_id, int(number)
 
 
-def list_changed_inputs(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def list_changed_inputs(old_versions: Mapping[str, str], new_versions: Mapping[str, str]) -> list[str]:
     """Return the names of the inputs whose version has changed."""
-    return [name for name, version in now.items() if before.get(name) != version]
+    return [name for name, version in new_versions.items() if old_versions.get(name) != version]
 
 
-def compute_files_version(settings: Settings, written: str) -> str | None:
+def compute_files_version(settings: Settings, pattern: str) -> str | None:
     """Return the version of the files at a path, pattern or address: "" without files, None if it is unknown."""
-    path = local_path(written)
+    path = local_path(pattern)
     if path is not None:
         return _digest_files(_find_local_files(settings.root, str(path)))
-    if scheme_of(written) not in S3_SCHEMES:
+    if scheme_of(pattern) not in S3_SCHEMES:
         return None
-    return _digest_files(list_objects(written, settings.s3))
+    return _digest_files(list_objects(pattern, settings.s3))
 
 
-def local_files_size(settings: Settings, written: str) -> int | None:
+def local_files_size(settings: Settings, pattern: str) -> int | None:
     """Return the total size of the files; None when they are not on this machine."""
-    path = local_path(written)
+    path = local_path(pattern)
     return None if path is None else sum(file.size for file in _find_local_files(settings.root, str(path)))
 
 
-def _find_local_files(root: Path, written: str) -> Iterator[FileState]:
-    for path in (file for match in find_matching_paths(root, written) for file in walk_files(match)):
+def _find_local_files(root: Path, pattern: str) -> Iterator[FileState]:
+    for path in (file for match in find_matching_paths(root, pattern) for file in walk_files(match)):
         try:
             state = path.stat()
         except FileNotFoundError:

@@ -33,12 +33,12 @@ IsUpToDate = Callable[[str], bool]  # model id → whether its table is up to da
 
 
 def find_missing_columns(
-    project: Project, is_settled: IsUpToDate, models: Collection[str] | None = None
+    project: Project, is_up_to_date: IsUpToDate, models: Collection[str] | None = None
 ) -> list[Problem]:
     """Return a problem for each column that can't be resolved, of all models or of the given ids."""
     if project.settings.spark.conf.get(REGEX_COLUMNS_CONF, "").casefold() == "true":
         return []
-    lineage = LineageResolver(project, up_to_date_columns_lookup(project, is_settled))
+    lineage = LineageResolver(project, up_to_date_columns_lookup(project, is_up_to_date))
     return [
         _problem(model, column)
         for model in project.models.values()
@@ -52,21 +52,23 @@ def _problem(model: Model, column: UnresolvedColumn) -> Problem:
         file=model.file,
         line=model.sql_line + column.line - 1,
         description=f"column {column.name!r} doesn't exist there",
-        remedy=suggest_correction(column.unknown, column.known, plural="columns") if column.known else NO_FROM_REMEDY,
+        remedy=suggest_correction(column.unknown, column.known_names, plural="columns")
+        if column.known_names
+        else NO_FROM_REMEDY,
     )
 
 
-def up_to_date_columns_lookup(project: Project, is_settled: IsUpToDate) -> TableColumnsLookup:
+def up_to_date_columns_lookup(project: Project, is_up_to_date: IsUpToDate) -> TableColumnsLookup:
     """Return a lookup of the columns of up-to-date tables, and of source tables on this machine."""
     tables = table_state_lookup(project.settings)
     return columns_lookup(
         project,
-        lambda model_id: tables(model_id) if is_settled(model_id) else None,
+        lambda model_id: tables(model_id) if is_up_to_date(model_id) else None,
         lambda folder: local_path(folder) is not None,
     )
 
 
-def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) -> IsUpToDate:
+def up_to_date_check(project: Project, unchanged_runs: Mapping[str, UnchangedRun]) -> IsUpToDate:
     """Return a function that checks whether a model's table is up to date with its definition and inputs.
 
     It only looks at files on this machine and opens no network connection.
@@ -75,26 +77,26 @@ def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) ->
     tables = table_state_lookup(project.settings)
     is_local = local_path(project.settings.warehouse) is not None
 
-    def is_settled(model_id: str) -> bool:
+    def is_up_to_date(model_id: str) -> bool:
         if model_id not in is_settled_by_model:
-            is_settled_by_model[model_id] = is_local and _is_settled(project.models[model_id])
+            is_settled_by_model[model_id] = is_local and has_current_table(project.models[model_id])
         return is_settled_by_model[model_id]
 
-    def _is_settled(model: Model) -> bool:
-        table = tables(model.id) if all(map(_is_here, model.inputs)) else None
-        last_run = find_last_run(table, unchanged.get(model.id)) if table else None
+    def has_current_table(model: Model) -> bool:
+        table = tables(model.id) if all(map(is_local_input, model.inputs)) else None
+        last_run = find_last_run(table, unchanged_runs.get(model.id)) if table else None
         if last_run is None or last_run.definition != model.definition:
             return False
         versions = read_input_versions(model.inputs, project.settings, tables)
         if any(version in UNKNOWN_VERSIONS for version in versions.values()):
             return False
         upstream_models = (input_.model for input_ in model.inputs if isinstance(input_, ModelInput))
-        return not list_changed_inputs(last_run.inputs, versions) and all(map(is_settled, upstream_models))
+        return not list_changed_inputs(last_run.inputs, versions) and all(map(is_up_to_date, upstream_models))
 
-    def _is_here(read: Input) -> bool:
-        if isinstance(read, SourceInput):
-            folder = source_table_address(read, project.settings)
+    def is_local_input(input_: Input) -> bool:
+        if isinstance(input_, SourceInput):
+            folder = source_table_address(input_, project.settings)
             return folder is not None and local_path(folder) is not None
-        return isinstance(read, ModelInput) or local_path(read.path) is not None
+        return isinstance(input_, ModelInput) or local_path(input_.path) is not None
 
-    return is_settled
+    return is_up_to_date

@@ -58,7 +58,9 @@ class ModelStep(PlanStep):
 
     inputs: Mapping[str, str]  # name → current version
     table: TableState | None
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows that failed it last time
+    warning_counts: Mapping[str, int] = dataclasses.field(
+        default_factory=dict
+    )  # @warning → rows that failed it last time
     is_full: bool = False  # a full refresh was requested
 
 
@@ -131,7 +133,7 @@ class PlanInputs:
 
 
 def make_plan(
-    project: Project, look: PlanInputs, *, selection: Collection[str] | None = None, is_full: bool = False
+    project: Project, plan_inputs: PlanInputs, *, selection: Collection[str] | None = None, is_full: bool = False
 ) -> Plan:
     """Return the plan of a run of the project, or of the selected model ids and their syncs.
 
@@ -141,9 +143,9 @@ def make_plan(
     models: dict[str, ModelStep] = {}
     for model in selected_models:
         running_ids = {id_ for id_, step in models.items() if step.will_run}
-        models[model.id] = plan_model(project, model, look, running=running_ids, is_full=is_full)
+        models[model.id] = plan_model(project, model, plan_inputs, running_ids=running_ids, is_full=is_full)
     syncs = [
-        plan_sync(project, model, model.sink, look, runs_first=models[model.id].will_run)
+        plan_sync(project, model, model.sink, plan_inputs, runs_first=models[model.id].will_run)
         for model in selected_models
         if model.sink
     ]
@@ -151,31 +153,31 @@ def make_plan(
 
 
 def plan_model(
-    project: Project, model: Model, look: PlanInputs, *, running: Collection[str] = (), is_full: bool = False
+    project: Project, model: Model, plan_inputs: PlanInputs, *, running_ids: Collection[str] = (), is_full: bool = False
 ) -> ModelStep:
-    """Return whether the model has to be computed, if the models in `running` are computed first.
+    """Return whether the model has to be computed, if the models in `running_ids` are computed first.
 
     Raise SelectionError if an input has no table and doesn't run first.
     """
-    inputs = read_input_versions(model.inputs, project.settings, look.tables)
-    missing_ids = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running]
+    inputs = read_input_versions(model.inputs, project.settings, plan_inputs.tables)
+    missing_ids = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running_ids]
     if missing_ids:
         names = _join_names([project.model(name).name for name in missing_ids])
         raise SelectionError(f"{model.name} needs {names} to be computed first; select +{model.name} to do that")
-    table = look.tables(model.id)
+    table = plan_inputs.tables(model.id)
     if table and table.is_from_newer_version:
         raise newer_version_error(f"the table of {model.name}")
-    last_run = find_last_run(table, look.unchanged_runs.get(model.id)) if table else None
+    last_run = find_last_run(table, plan_inputs.unchanged_runs.get(model.id)) if table else None
     refresh_reason = "a full refresh was requested" if is_full and table else None
     work_reason = (
         refresh_reason
         or next(_work_reasons(model, table, inputs, last_run), None)
-        or _pending_events_reason(model, look)
+        or _pending_events_reason(model, plan_inputs)
     )
     upstream_names = [
         project.model(input_.model).name
         for input_ in model.inputs
-        if isinstance(input_, ModelInput) and input_.model in running
+        if isinstance(input_, ModelInput) and input_.model in running_ids
     ]
     if work_reason:
         need, reason = WorkNeeded.YES, work_reason
@@ -190,22 +192,26 @@ def plan_model(
         inputs=inputs,
         table=table,
         is_full=bool(refresh_reason),
-        warned=last_run.warned if last_run else {},
+        warning_counts=last_run.warned if last_run else {},
     )
 
 
-def _pending_events_reason(model: Model, look: PlanInputs) -> str | None:
+def _pending_events_reason(model: Model, plan_inputs: PlanInputs) -> str | None:
     """Return the number of pending events as a reason to run; None without any."""
-    event_count = 0 if model.kind.has_query else look.pending_event_count(model.id)
+    event_count = 0 if model.kind.has_query else plan_inputs.pending_event_count(model.id)
     return f"{format_count(event_count, 'event')} {'waits' if event_count == 1 else 'wait'}" if event_count else None
 
 
-def find_last_run(table: TableState, unchanged: UnchangedRun | None) -> CommitMetadata | UnchangedRun | None:
+def find_last_run(table: TableState, unchanged_run: UnchangedRun | None) -> CommitMetadata | UnchangedRun | None:
     """Return the metadata of the last run that wrote the table's version, or found nothing to write.
 
     Return None if another program wrote that version.
     """
-    return unchanged if unchanged and unchanged.table_version == format_table_version(table) else table.commit_metadata
+    return (
+        unchanged_run
+        if unchanged_run and unchanged_run.table_version == format_table_version(table)
+        else table.commit_metadata
+    )
 
 
 def _work_reasons(
@@ -237,16 +243,16 @@ def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMet
 
 
 def plan_sync(
-    project: Project, model: Model, sink: ModelSink, look: PlanInputs, *, runs_first: bool = False
+    project: Project, model: Model, sink: ModelSink, plan_inputs: PlanInputs, *, runs_first: bool = False
 ) -> SyncStep:
     """Return whether the sync has changes to enqueue or to send. `runs_first`: its model is computed before it."""
     if project.settings.sinks == "off":
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.NO, reason="sinks are off")
     try:
-        queue = look.queues(sink.sync_id)
+        queue = plan_inputs.queues(sink.sync_id)
     except StateError as error:  # a run of this sync alone fails with this error and reports it
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.YES, reason=str(error))
-    change_reason = next(_table_change_reasons(model, sink, look, queue), None)
+    change_reason = next(_table_change_reasons(model, sink, plan_inputs, queue), None)
     backlog = _backlog_reason(queue) if queue and queue.can_send else None
     pause_reason = _pause_reason(project, queue)
     if work_reason := change_reason or (_due_jobs_reason(project, queue) if pause_reason else backlog):
@@ -276,20 +282,20 @@ def _due_jobs_reason(project: Project, queue: PlanQueueState | None) -> str | No
 
 
 def _table_change_reasons(
-    model: Model, sink: ModelSink, look: PlanInputs, queue: PlanQueueState | None
+    model: Model, sink: ModelSink, plan_inputs: PlanInputs, queue: PlanQueueState | None
 ) -> Iterator[str]:
     """Yield the changes of the model's tables that aren't in the queue yet."""
-    table = look.tables(model.id)
+    table = plan_inputs.tables(model.id)
     if table is None:
         return
     if queue is None or queue.table_id is None:
-        yield "it has no queue any more" if look.has_ever_run(sink.sync_id) else "it has never run"
+        yield "it has no queue any more" if plan_inputs.has_ever_run(sink.sync_id) else "it has never run"
         return
     if queue.table_id != table.table_id:
         yield f"{model.name} has another table now"
     if table.version > queue.watermark:
         yield f"{_format_versions(queue.watermark, table.version)} of {model.name}"
-    if look.invalid_table_version(model.id) > queue.invalid_watermark:
+    if plan_inputs.invalid_table_version(model.id) > queue.invalid_watermark:
         yield f"rows of {model.name} are newly invalid"
 
 

@@ -30,7 +30,7 @@ SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged="move it away: some models are computed once more than needed",
+    damage_advice="move it away: some models are computed once more than needed",
 )
 
 INSERT_RUN = """
@@ -58,20 +58,11 @@ class UnchangedRunCache:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def store_run(self, model_id: str, unchanged: UnchangedRun) -> None:
+    def store_run(self, model_id: str, run: UnchangedRun) -> None:
         """Store the model's newest run that changed nothing."""
         with open_transaction(self._path, SCHEMA, purpose="writing the cache") as store:
-            inputs, warnings_text = (
-                orjson.dumps(dict(mapping)).decode() for mapping in (unchanged.inputs, unchanged.warned)
-            )
-            columns = (
-                unchanged.definition,
-                inputs,
-                unchanged.table_version,
-                unchanged.checks,
-                warnings_text,
-                unchanged.at,
-            )
+            inputs, warnings_text = (orjson.dumps(dict(mapping)).decode() for mapping in (run.inputs, run.warned))
+            columns = (run.definition, inputs, run.table_version, run.checks, warnings_text, run.at)
             store.execute(INSERT_RUN, (model_id, *columns))
 
     def read_runs(self) -> dict[str, UnchangedRun]:

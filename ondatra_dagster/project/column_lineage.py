@@ -55,9 +55,9 @@ def no_table_columns(_: Input) -> None:
 class LineageResolver:
     """The lineage of a project's columns. Each query is read once, when it is first needed."""
 
-    def __init__(self, project: Project, known: TableColumnsLookup = no_table_columns) -> None:
+    def __init__(self, project: Project, table_columns: TableColumnsLookup = no_table_columns) -> None:
         self._project = project
-        self._table_columns = known
+        self._table_columns = table_columns
         self._relations: dict[str, Relation] = {}
 
     def columns(self, model: Model) -> tuple[ColumnLineage, ...]:
@@ -99,16 +99,16 @@ class LineageResolver:
             self._relations[model.id] = trace_columns(query.tree, relation_of)  # reuse the parsed query
         return find_unresolved_columns(query, relation_of)
 
-    def _build_branch(self, origin: ColumnOrigin, seen: set[ColumnOrigin]) -> LineageBranch:
+    def _build_branch(self, origin: ColumnOrigin, visited_origins: set[ColumnOrigin]) -> LineageBranch:
         if not isinstance(origin.input, ModelInput):
             return LineageBranch(origin, is_known=True, is_repeated=False, upstream_branches=())
         column = self._column_lineage(self._project.models[origin.input.model], origin.column)
-        is_repeated = origin in seen and bool(column.origins)
-        seen.add(origin)
+        is_repeated = origin in visited_origins and bool(column.origins)
+        visited_origins.add(origin)
         upstream_branches = (
             ()
             if is_repeated
-            else tuple(self._build_branch(upstream_origin, seen) for upstream_origin in column.origins)
+            else tuple(self._build_branch(upstream_origin, visited_origins) for upstream_origin in column.origins)
         )
         return LineageBranch(origin, column.is_known, is_repeated, upstream_branches)
 
@@ -154,22 +154,22 @@ class LineageResolver:
     def _relation_of(self, model: Model) -> InputRelationLookup:
         inputs = {reference.start: reference.input for reference in model.references if not reference.is_qualifier}
 
-        def relation_of(table: exp.Table) -> Relation:
+        def find_relation(table: exp.Table) -> Relation:
             input_ = inputs.get(table.parts[0].meta.get("start", -1))
             return opaque_relation() if input_ is None else self._input_relation(input_)
 
-        return relation_of
+        return find_relation
 
-    def _input_relation(self, read: Input) -> Relation:
+    def _input_relation(self, input_: Input) -> Relation:
         """Return an input with the columns of its table, or else with those of its query."""
-        column_names = self._table_columns(read)
-        if column_names is None and isinstance(read, ModelInput):
-            model = self._project.models[read.model]
+        column_names = self._table_columns(input_)
+        if column_names is None and isinstance(input_, ModelInput):
+            model = self._project.models[input_.model]
             relation = self._relation(model)
             names = _model_column_names(model, relation)
             if relation.unknown_columns is None and None not in names:
                 column_names = [name for name in names if name is not None]
-        return input_relation(read, column_names)
+        return input_relation(input_, column_names)
 
 
 def _parse_query(model: Model) -> ParsedQuery | None:
@@ -179,9 +179,9 @@ def _parse_query(model: Model) -> ParsedQuery | None:
         return None
 
 
-def _model_column_names(model: Model, given: Relation) -> list[str | None]:
+def _model_column_names(model: Model, relation: Relation) -> list[str | None]:
     """Return the columns of the model's table, as far as its query names them."""
-    return [*(column.name for column in given.columns), *model.kind.own_columns]
+    return [*(column.name for column in relation.columns), *model.kind.own_columns]
 
 
 def _walk_branches(branch: LineageBranch) -> Iterator[LineageBranch]:

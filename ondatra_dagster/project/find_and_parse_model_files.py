@@ -104,8 +104,8 @@ def _find_name_problem(path: Path, folder: Path) -> tuple[str, str] | None:
     return None
 
 
-def _problem(file: str, what: str, remedy: str, *, line: int = 1) -> Problem:
-    return Problem(file=file, line=line, description=what, remedy=remedy)
+def _problem(file: str, description: str, remedy: str, *, line: int = 1) -> Problem:
+    return Problem(file=file, line=line, description=description, remedy=remedy)
 
 
 class ParsedModelFile(NamedTuple):
@@ -118,15 +118,15 @@ class ParsedModelFile(NamedTuple):
     columns: OutputColumnNames
     event_columns: tuple[EventColumn, ...]
 
-    def problem(self, line: int, what: str, remedy: str) -> Problem:
+    def problem(self, line: int, description: str, remedy: str) -> Problem:
         """Return a problem at a line of the query."""
-        return Problem(file=self.source.file, line=self.line + line - 1, description=what, remedy=remedy)
+        return Problem(file=self.source.file, line=self.line + line - 1, description=description, remedy=remedy)
 
     def query_problem(self, error: QueryError) -> Problem:
         return self.problem(error.line, error.description, error.remedy)
 
-    def header_problem(self, line: int, what: str, remedy: str) -> Problem:
-        return Problem(file=self.source.file, line=line, description=what, remedy=remedy)
+    def header_problem(self, line: int, description: str, remedy: str) -> Problem:
+        return Problem(file=self.source.file, line=line, description=description, remedy=remedy)
 
 
 def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProblem) -> ParsedModelFile | None:

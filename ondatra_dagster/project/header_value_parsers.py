@@ -24,10 +24,10 @@ TAG_PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}(\s*=\s*[
 class HeaderValueError(ValueError):
     """The error for a header value that can't be used: what is wrong, and what to write instead."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        self.description = what
+    def __init__(self, description: str, remedy: str) -> None:
+        self.description = description
         self.remedy = remedy
-        super().__init__(f"{what}; {remedy}")
+        super().__init__(f"{description}; {remedy}")
 
 
 def read_kind(value: str) -> Kind:

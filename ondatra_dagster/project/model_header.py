@@ -156,12 +156,12 @@ class _HeaderReader:
             raise values.HeaderValueError(f"@{line.spelling} is already on line {first_line}", "keep one of the two")
         return word.reader(line.value)
 
-    def report_problem(self, line: int, what: str, remedy: str) -> None:
-        self.problems.append(Problem(file=self.file, line=line, description=what, remedy=remedy))
+    def report_problem(self, line: int, description: str, remedy: str) -> None:
+        self.problems.append(Problem(file=self.file, line=line, description=description, remedy=remedy))
 
-    def report_word(self, word: str, what: str, remedy: str) -> None:
+    def report_word(self, word: str, description: str, remedy: str) -> None:
         """Report a problem at the first line of a word."""
-        self.report_problem(self.first_line_of(word), what, remedy)
+        self.report_problem(self.first_line_of(word), description, remedy)
 
     def first_line_of(self, word: str) -> int:
         """Return the first line of a word, or 1 if the header doesn't have it."""
@@ -189,82 +189,83 @@ class _HeaderReader:
                 yield from ((name, line) for name in condition.columns)
 
 
-def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, CheckCondition, int]]:
+def _collect_conditions(header_reader: _HeaderReader) -> Iterator[tuple[CheckType, CheckCondition, int]]:
     """Yield the checks' conditions, each once. Report a condition that is written twice."""
     for word in CheckType:
         first_lines: dict[tuple[str, ...], int] = {}
-        for condition, line in reading.values.get(word, ()):
+        for condition, line in header_reader.values.get(word, ()):
             first_line = first_lines.setdefault(condition.words, line)
             if first_line == line:
                 yield word, condition, line
             else:
-                reading.report_problem(line, f"@{word} repeats line {first_line} says", "keep one of the two")
+                header_reader.report_problem(line, f"@{word} repeats line {first_line} says", "keep one of the two")
 
 
-def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
+def _choose_key(header_reader: _HeaderReader, kind: Kind) -> tuple[str, ...]:
     """Return the key's columns. Report a missing key, and a key that the kind doesn't have."""
-    if "kind" in reading.lines and not reading.has_value("kind"):
+    if "kind" in header_reader.lines and not header_reader.has_value("kind"):
         return ()  # the kind is unknown, so its key is too
-    _report_other_keys(reading, kind)
-    key_words = [word for word in kind.key_headers if word in reading.lines]
+    _report_other_keys(header_reader, kind)
+    key_words = [word for word in kind.key_headers if word in header_reader.lines]
     if len(key_words) > 1:
         description = f"@{key_words[0]} and @{key_words[1]} mean the same for kind {kind.name}"
-        reading.report_word(key_words[1], description, "keep one of them")
+        header_reader.report_word(key_words[1], description, "keep one of them")
     if not key_words and kind.needs_key:
         remedy = f"add -- @{kind.key_headers[0]}: column"
-        reading.report_word("kind", f"kind {kind.name} needs a key", remedy)
-    return reading.single_value(key_words[0], ()) if key_words else ()
+        header_reader.report_word("kind", f"kind {kind.name} needs a key", remedy)
+    return header_reader.single_value(key_words[0], ()) if key_words else ()
 
 
-def _report_other_keys(reading: _HeaderReader, kind: Kind) -> None:
+def _report_other_keys(header_reader: _HeaderReader, kind: Kind) -> None:
     remedy = f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
     for word in KEY_WORDS:
-        if word in reading.lines and word not in (*kind.key_headers, STORAGE_WORD):
-            reading.report_word(word, f"kind {kind.name} has no @{word}", remedy)
+        if word in header_reader.lines and word not in (*kind.key_headers, STORAGE_WORD):
+            header_reader.report_word(word, f"kind {kind.name} has no @{word}", remedy)
 
 
-def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None:
+def _build_incremental(header_reader: _HeaderReader, kind: Kind) -> Incremental | None:
     """Return the @incremental line. Report a kind that can't have it, and an @incremental_initial without it."""
-    if "incremental" not in reading.lines:
-        if "incremental_initial" in reading.lines:
+    if "incremental" not in header_reader.lines:
+        if "incremental_initial" in header_reader.lines:
             description = "@incremental_initial has no @incremental"
-            reading.report_word("incremental_initial", description, "add -- @incremental: column")
+            header_reader.report_word("incremental_initial", description, "add -- @incremental: column")
         return None
     if not kind.takes_incremental:
         kinds = " or ".join(name for name, kind_ in KINDS.items() if kind_.takes_incremental)
         description = f"kind {kind.name} can't be incremental"
-        reading.report_word("incremental", description, f"remove it, or choose kind {kinds}")
-    if not reading.has_value("incremental"):
+        header_reader.report_word("incremental", description, f"remove it, or choose kind {kinds}")
+    if not header_reader.has_value("incremental"):
         return None
     return Incremental(
-        column=reading.single_value("incremental", ""), initial=reading.single_value("incremental_initial", None)
+        column=header_reader.single_value("incremental", ""),
+        initial=header_reader.single_value("incremental_initial", None),
     )
 
 
-def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collection[str]) -> ModelSink | None:
+def _build_sink(header_reader: _HeaderReader, model: str, kind: Kind, sinks: Collection[str]) -> ModelSink | None:
     """Return the model's only sink. Report an unknown sink, and words that need a sink where there is none."""
-    if "sink" not in reading.lines:
-        _report_words_without_sink(reading)
+    if "sink" not in header_reader.lines:
+        _report_words_without_sink(header_reader)
     elif not kind.has_query:
-        reading.report_word("sink", f"kind {kind.name} can't have a @sink", "push a model of it")
-    if not reading.has_value("sink"):
+        header_reader.report_word("sink", f"kind {kind.name} can't have a @sink", "push a model of it")
+    if not header_reader.has_value("sink"):
         return None
-    name, arguments = reading.single_value("sink", ("", ()))
+    name, arguments = header_reader.single_value("sink", ("", ()))
     if name not in sinks:
         suggestion = suggest_correction(name, sinks, plural="sinks")
-        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", suggestion)
+        header_reader.report_word("sink", f"@sink {name!r} has no lib/{name}.star", suggestion)
     return ModelSink(
         name=name,
         arguments=arguments,
-        sync_id=reading.single_value("sync_id", model),
-        line=reading.first_line_of("sink"),
-        max_rejects=reading.single_value("max_rejects", None),
-        max_deletes=reading.single_value("max_deletes", None),
-        max_lag_seconds=reading.single_value("max_lag", 24.0 * 3600),
+        sync_id=header_reader.single_value("sync_id", model),
+        line=header_reader.first_line_of("sink"),
+        max_rejects=header_reader.single_value("max_rejects", None),
+        max_deletes=header_reader.single_value("max_deletes", None),
+        max_lag_seconds=header_reader.single_value("max_lag", 24.0 * 3600),
     )
 
 
-def _report_words_without_sink(reading: _HeaderReader) -> None:
+def _report_words_without_sink(header_reader: _HeaderReader) -> None:
     for word, rules in HEADER_WORDS.items():
-        if rules.needs_sink and word in reading.lines:
-            reading.report_word(word, f"@{word} has no @sink", "add -- @sink: name, or remove it")
+        if rules.needs_sink and word in header_reader.lines:
+            header_reader.report_word(word, f"@{word} has no @sink", "add -- @sink: name, or remove it")

@@ -43,12 +43,12 @@ def select_models(project: Project, selections: Iterable[str]) -> set[str]:
 class _SelectionParser:
     """A parser of one selection, from left to right: `or` binds least, then `and`, then `not`."""
 
-    def __init__(self, written: str, project: Project) -> None:
-        self.selection_text = written
+    def __init__(self, text: str, project: Project) -> None:
+        self.selection_text = text
         self.project = project
         self.upstream_edges = model_graph(project.models)
         self.downstream_edges = reverse_edges(self.upstream_edges)
-        self.words = WORD_PATTERN.findall(written)
+        self.words = WORD_PATTERN.findall(text)
 
     def parse_selection(self) -> set[str]:
         model_ids = self._parse_or()
@@ -117,9 +117,9 @@ def _match_attribute(project: Project, core: str) -> set[str]:
     return model_ids
 
 
-def _boundary_models(chosen: set[str], edges: Graph) -> set[str]:
+def _boundary_models(model_ids: set[str], edges: Graph) -> set[str]:
     """Return the chosen ids from which no edge leads to another chosen id."""
-    return {id_ for id_ in chosen if chosen.isdisjoint(edges.get(id_, ()))}
+    return {id_ for id_ in model_ids if model_ids.isdisjoint(edges.get(id_, ()))}
 
 
 def _reachable_within(edges: Graph, start: str, sign: str | None) -> set[str]:

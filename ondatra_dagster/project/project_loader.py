@@ -90,7 +90,7 @@ def read_project(root: Path, settings: Settings) -> PartialProject:
     return PartialProject(project, problems, is_complete=len(drafts) == len(files))
 
 
-def _build_model(draft: ParsedModelFile, found: InputReferences, settings: Settings) -> Model:
+def _build_model(draft: ParsedModelFile, references: InputReferences, settings: Settings) -> Model:
     header, query = draft.header, draft.query
     key_columns = tuple(draft.columns.find_column(name) or name for name in header.key_columns)
     return Model(
@@ -101,11 +101,11 @@ def _build_model(draft: ParsedModelFile, found: InputReferences, settings: Setti
         sql=query.sql,
         sql_line=draft.line,
         definition=_definition_digest(query, header, settings),
-        inputs=found.inputs,
-        references=found.references,
+        inputs=references.inputs,
+        references=references.references,
         edits=query.dialect.edits,
         is_deterministic=query.is_deterministic,
-        is_row_by_row=query.is_deterministic and len(found.inputs) == 1 and is_row_by_row(query.tree),
+        is_row_by_row=query.is_deterministic and len(references.inputs) == 1 and is_row_by_row(query.tree),
         is_ordered=is_ordered(query.tree),
         last_values=query.last_values,
         incremental=header.incremental,
@@ -131,9 +131,11 @@ def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _absent_input_warnings(draft: ParsedModelFile, found: InputReferences, settings: Settings) -> Iterator[Problem]:
+def _absent_input_warnings(
+    draft: ParsedModelFile, references: InputReferences, settings: Settings
+) -> Iterator[Problem]:
     """Yield a warning for each missing file or table. It is no problem: it may be created before the run."""
-    for input_, line in found.lines:
+    for input_, line in references.lines:
         if not isinstance(input_, ModelInput) and not is_input_present(input_, settings):
             name = input_.path if isinstance(input_, FileInput) else input_.name
             yield draft.problem(line, f"{name} isn't there", absent_input_remedy(input_, settings))
@@ -185,10 +187,12 @@ def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Ite
             yield Problem(file=file, line=line, description=description, remedy="rename the source")
 
 
-def _cycle_problem(cycle: Sequence[str], models: Mapping[str, Model], found: Mapping[str, InputReferences]) -> Problem:
+def _cycle_problem(
+    cycle: Sequence[str], models: Mapping[str, Model], references: Mapping[str, InputReferences]
+) -> Problem:
     """Return a problem with the whole path, at the line where its first model reads the next."""
     first_model = models[cycle[0]]
-    line = dict(found[first_model.id].lines)[ModelInput(model=cycle[1])]
+    line = dict(references[first_model.id].lines)[ModelInput(model=cycle[1])]
     path = " reads ".join(models[id_].name for id_ in cycle)
     return Problem(
         file=first_model.file,

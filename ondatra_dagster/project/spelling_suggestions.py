@@ -6,16 +6,16 @@ from collections.abc import Iterable
 MAX_LISTED = 20  # the most names that a message lists
 
 
-def find_nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+def find_nearest(word: str, known_words: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Return the known word that is most similar to `word`, without regard to case; None if none is similar."""
-    names_by_casefold = {candidate.casefold(): candidate for candidate in known}
+    names_by_casefold = {candidate.casefold(): candidate for candidate in known_words}
     matches = difflib.get_close_matches(word.casefold(), names_by_casefold, n=1, cutoff=likeness)
     return names_by_casefold[matches[0]] if matches else None
 
 
-def suggest_correction(word: str, known: Iterable[str], *, plural: str) -> str:
+def suggest_correction(word: str, known_words: Iterable[str], *, plural: str) -> str:
     """Return the text that suggests the nearest known word, and lists the known ones."""
-    names = sorted(known)
+    names = sorted(known_words)
     if not names:
         return f"there are no {plural} yet"
     ellipsis = ", …" if len(names) > MAX_LISTED else ""

@@ -84,7 +84,7 @@ def _sync_path(folder: str, organization: str, sync_id: str) -> str:
     return f"{folder}/{organization}/{_checked_folder_name(sync_id, 'sync id')}"
 
 
-def _checked_folder_name(text: str, what: str) -> str:
+def _checked_folder_name(text: str, label: str) -> str:
     if not _FOLDER_NAME.fullmatch(text):
-        raise StateError(f"the {what} {text!r} can't name a folder; use up to 100 of A-Z a-z 0-9 . _ -, not just dots")
+        raise StateError(f"the {label} {text!r} can't name a folder; use up to 100 of A-Z a-z 0-9 . _ -, not just dots")
     return text

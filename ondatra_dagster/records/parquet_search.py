@@ -148,11 +148,11 @@ class _Condition(NamedTuple):
     value: str
     is_prefix: bool = False
 
-    def may_match(self, least: str, most: str) -> bool:
-        return (least[: len(self.value)] if self.is_prefix else least) <= self.value <= most
+    def may_match(self, lowest: str, highest: str) -> bool:
+        return (lowest[: len(self.value)] if self.is_prefix else lowest) <= self.value <= highest
 
-    def always_matches(self, least: str, most: str) -> bool:
-        return not self.is_prefix and least == self.value == most
+    def always_matches(self, lowest: str, highest: str) -> bool:
+        return not self.is_prefix and lowest == self.value == highest
 
     def match_rows(self, column: Any) -> Any:
         if self.is_prefix:
@@ -247,9 +247,9 @@ class _FileSearch:
         files = itertools.chain.from_iterable(self._map_ahead(self._list_files, run_list, MAX_FILES_AT_ONCE))
         return unpublished_count + sum(self._map_ahead(self._count_in_file, files, MAX_FILES_AT_ONCE))
 
-    def _count_in_file(self, look: _FileMatches) -> int:
-        if look.file:
-            with contextlib.suppress(FileNotFoundError), self._open_file(look.run, look.file) as file:
+    def _count_in_file(self, file_matches: _FileMatches) -> int:
+        if file_matches.file:
+            with contextlib.suppress(FileNotFoundError), self._open_file(file_matches.run, file_matches.file) as file:
                 return count_matching_rows(file, self._query)
         return 0
 
@@ -265,12 +265,12 @@ class _FileSearch:
         wants_invalid = self._query.stage is RecordStage.INVALID
         return self._query.stage is None or wants_invalid == (batch_type is RecordFileType.INVALID)
 
-    def _search_file(self, look: _FileMatches) -> _FileMatches:
-        if look.file is None:
-            return look
-        with contextlib.suppress(FileNotFoundError), self._open_file(look.run, look.file) as file:
-            return look._replace(groups=find_row_groups(file, self._query))
-        return look
+    def _search_file(self, file_matches: _FileMatches) -> _FileMatches:
+        if file_matches.file is None:
+            return file_matches
+        with contextlib.suppress(FileNotFoundError), self._open_file(file_matches.run, file_matches.file) as file:
+            return file_matches._replace(groups=find_row_groups(file, self._query))
+        return file_matches
 
     def _read_matches(self, looks: Sequence[_FileMatches], batch_type: RecordFileType) -> Iterator[RecordChunk]:
         """Yield a run's matching records of one type."""
@@ -285,8 +285,8 @@ class _FileSearch:
             if chunk is not None:
                 yield chunk
 
-    def _read_match(self, found: tuple[RunRecords, RecordFileId, MatchingRowGroup]) -> RecordChunk | None:
-        run, name, group = found
+    def _read_match(self, match: tuple[RunRecords, RecordFileId, MatchingRowGroup]) -> RecordChunk | None:
+        run, name, group = match
         if group.chunk is not None:
             return group.chunk
         with contextlib.suppress(FileNotFoundError), self._open_file(run, name) as file:
@@ -297,12 +297,14 @@ class _FileSearch:
         """Open a record file. Pruning doesn't wait for readers, so the callers skip a file that is gone."""
         return self._files.open_records(self._sync_id, run.run_id, file)
 
-    def _map_ahead(self, ask: Callable[[Item], ItemResult], items: Iterable[Item], most: int) -> Iterator[ItemResult]:
-        """Yield the results in the items' order; compute at most `most` of them ahead of their turn."""
+    def _map_ahead(
+        self, compute: Callable[[Item], ItemResult], items: Iterable[Item], max_ahead: int
+    ) -> Iterator[ItemResult]:
+        """Yield the results in the items' order; compute at most `max_ahead` of them ahead of their turn."""
         futures: deque[Future[ItemResult]] = deque()
         for item in items:
-            futures.append(self._pool.submit(ask, item))
-            if len(futures) > most:
+            futures.append(self._pool.submit(compute, item))
+            if len(futures) > max_ahead:
                 yield futures.popleft().result()
         while futures:
             yield futures.popleft().result()

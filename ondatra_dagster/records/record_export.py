@@ -36,22 +36,22 @@ def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
         raise FileNotFoundError(2, "there is no such folder", str(resolved_path.parent))
     records = 0
 
-    def count() -> Iterator[RecordChunk]:
+    def count_chunks() -> Iterator[RecordChunk]:
         nonlocal records
         for chunk in parts:
             records += chunk.num_rows
             yield chunk
 
     with LocalStorage(resolved_path.parent).open_writer(resolved_path.name) as file:
-        for _ in EXPORT_WRITERS[path.suffix.lower()](file, count()):
+        for _ in EXPORT_WRITERS[path.suffix.lower()](file, count_chunks()):
             pass
     return records
 
 
-def stream_export(parts: Iterable[RecordChunk], ending: str) -> Iterator[bytes]:
+def stream_export(parts: Iterable[RecordChunk], suffix: str) -> Iterator[bytes]:
     """Yield the same file in chunks, for a download: only one chunk is in memory at a time."""
     sink = _DrainedBuffer()
-    for _ in EXPORT_WRITERS[ending](sink, parts):
+    for _ in EXPORT_WRITERS[suffix](sink, parts):
         yield sink.drain()
     yield sink.drain()
 

@@ -208,15 +208,15 @@ class RecordStore:
             if later_run > max(last_excluded, last_covered) and (upto is None or later_run <= upto):
                 yield from self._read_delivered_of_run(sync_id, later_run, with_payload=with_payload)
 
-    def write_delivered(self, sync_id: str, ends: Iterable[DeliveredRecord], *, through: str) -> None:
-        """Write these records, with their payloads, in place of all records of the runs up to `through`."""
+    def write_delivered(self, sync_id: str, records: Iterable[DeliveredRecord], *, last_run: str) -> None:
+        """Write these records, with their payloads, in place of all records of the runs up to `last_run`."""
         with self._open_writer(file_paths.delivered_records_file(self._organization, sync_id)) as file:
-            write_delivered(file, ends, through=through)
+            write_delivered(file, records, last_run=last_run)
 
     def _open_delivered(self, sync_id: str) -> contextlib.AbstractContextManager[BinaryIO]:
         remedy = "bring it back from a backup, or delete it, and its content is forgotten"
         name = file_paths.delivered_records_file(self._organization, sync_id)
-        return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
+        return self._open_reader(name, remedy, allowed_errors=(FileNotFoundError,))
 
     def list_runs(self, sync_id: str) -> tuple[str, ...]:
         """Return the ids of the runs that have a folder, oldest first."""
@@ -254,7 +254,7 @@ class RecordStore:
         """Open one of these files; raise FileNotFoundError if it no longer exists."""
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
         remedy = "bring it back from a backup, or delete it"
-        return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
+        return self._open_reader(name, remedy, allowed_errors=(FileNotFoundError,))
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
         """Return how many records these files have; a file that no longer exists has none."""
@@ -337,13 +337,15 @@ class RecordStore:
             ) from error
 
     @contextlib.contextmanager
-    def _open_reader(self, name: str, remedy: str, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
+    def _open_reader(
+        self, name: str, remedy: str, allowed_errors: tuple[type[Exception], ...] = ()
+    ) -> Iterator[BinaryIO]:
         try:
             with self._storage.open_reader(name) as file:
                 if name.endswith(_PARQUET):
                     self._verify_digest(name, file)
                 yield file
-        except let_pass:
+        except allowed_errors:
             raise
         except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
             if state_error := disk_error(error, Path(self._storage.address(name))):

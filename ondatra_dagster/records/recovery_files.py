@@ -85,9 +85,9 @@ def write_snapshot(file: BinaryIO, snapshot: QueueSnapshot) -> None:
     )
 
 
-def read_snapshot(opened: FileOpener, address: str) -> QueueSnapshot:
-    """Return the snapshot in the file that `opened` opens; each loop over its units reads the file."""
-    with opened() as file:
+def read_snapshot(open_file: FileOpener, address: str) -> QueueSnapshot:
+    """Return the snapshot in the file that `open_file` opens; each loop over its units reads the file."""
+    with open_file() as file:
         note: dict[str, Any] = orjson.loads(parquet_files.read_notes(file).get(_SNAPSHOT_NOTE, "{}"))
     if note.get("format") != SNAPSHOT_FORMAT:
         raise StateError(
@@ -98,7 +98,7 @@ def read_snapshot(opened: FileOpener, address: str) -> QueueSnapshot:
         written_at=datetime.fromisoformat(note["written_at"]),
         layouts={int(layout_id): layout for layout_id, layout in note["layouts"].items()},
         queue_metadata=note.get("notes", {}),
-        units=SnapshotUnits(opened),
+        units=SnapshotUnits(open_file),
     )
 
 
@@ -112,10 +112,10 @@ _DELIVERED_FILE_COLUMNS = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN)
 _DELIVERED_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in _DELIVERED_FILE_COLUMNS])
 
 
-def write_delivered(file: BinaryIO, ends: Iterable[DeliveredRecord], *, through: str) -> None:
-    """Write records with their payloads into an empty file; `through` is the newest run that it covers."""
-    batches = parquet_files.build_batches(ends, _DELIVERED_SCHEMA, lambda record: len(record.payload))
-    note = orjson.dumps({"format": DELIVERED_FORMAT, "through": through}).decode()
+def write_delivered(file: BinaryIO, records: Iterable[DeliveredRecord], *, last_run: str) -> None:
+    """Write records with their payloads into an empty file; `last_run` is the newest run that it covers."""
+    batches = parquet_files.build_batches(records, _DELIVERED_SCHEMA, lambda record: len(record.payload))
+    note = orjson.dumps({"format": DELIVERED_FORMAT, "through": last_run}).decode()
     repetitive = DICTIONARY_COLUMNS.intersection(_DELIVERED_FILE_COLUMNS)
     parquet_files.write_file(file, _DELIVERED_SCHEMA, batches, repetitive=repetitive, notes={_DELIVERED_NOTE: note})
 

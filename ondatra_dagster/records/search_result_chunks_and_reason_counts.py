@@ -123,7 +123,7 @@ class ReasonCounts:
         return self.other_records + sum(reason.records for reason in self.most_frequent)
 
 
-def count_reasons(parts: Iterable[RecordChunk], *, most: int = MAX_REASONS) -> ReasonCounts:
+def count_reasons(parts: Iterable[RecordChunk], *, max_reasons: int = MAX_REASONS) -> ReasonCounts:
     """Count the reasons of found records, which come newest first."""
     counts: collections.Counter[tuple[str, str | None]] = collections.Counter()
     examples: dict[tuple[str, str | None], str] = {}
@@ -131,7 +131,7 @@ def count_reasons(parts: Iterable[RecordChunk], *, most: int = MAX_REASONS) -> R
     for chunk in parts:
         for status, message, count, example in _group_chunk(chunk):
             reason = (status, message)
-            if reason in examples or len(examples) < most:
+            if reason in examples or len(examples) < max_reasons:
                 counts[reason] += count
                 examples.setdefault(reason, example)
             else:

@@ -72,7 +72,7 @@ DISK_FAULTS = frozenset({FileFault.FULL, FileFault.READ_ONLY, FileFault.DISK, Fi
 
 @contextlib.contextmanager
 def explain_file_errors(
-    path: Path, if_damaged: str = RESTORE_FROM_BACKUP, *, is_opening: bool = False
+    path: Path, damage_advice: str = RESTORE_FROM_BACKUP, *, is_opening: bool = False
 ) -> Iterator[None]:
     """Raise StateError in place of an error of SQLite or of the operating system on the file at `path`.
 
@@ -82,11 +82,11 @@ def explain_file_errors(
     try:
         yield
     except FILE_ERRORS as error:
-        raise_state_error(error, path, if_damaged, is_opening=is_opening)
+        raise_state_error(error, path, damage_advice, is_opening=is_opening)
 
 
 def raise_state_error(
-    error: Exception, path: Path, if_damaged: str = RESTORE_FROM_BACKUP, *, is_opening: bool = False
+    error: Exception, path: Path, damage_advice: str = RESTORE_FROM_BACKUP, *, is_opening: bool = False
 ) -> NoReturn:
     """Raise the StateError for this error on the file; raise the error itself if it says nothing about the file."""
     fault = _find_fault(error, path)
@@ -96,21 +96,21 @@ def raise_state_error(
         raise error
     obstacle = _find_obstacle(path) if fault in (FileFault.ACCESS, FileFault.DISK) else None
     fault = FileFault.ACCESS if obstacle else fault
-    raise _state_error(fault, error, path, if_damaged, obstacle) from error
+    raise _state_error(fault, error, path, damage_advice, obstacle) from error
 
 
-def damage_error(path: Path, what: str, if_damaged: str) -> StateError:
+def damage_error(path: Path, damage: str, damage_advice: str) -> StateError:
     """Return the error of a file whose content can't be trusted."""
-    return StateError(f"{path} is damaged ({what}); {if_damaged}")
+    return StateError(f"{path} is damaged ({damage}); {damage_advice}")
 
 
-def storage_error(reason: str, folder: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> StateError:
+def storage_error(reason: str, folder: Path, damage_advice: str = RESTORE_FROM_BACKUP) -> StateError:
     """Return the error of a library's database in the folder, when only SQLite's message is known."""
     fault = next((fault for message, fault in FAULT_BY_MESSAGE.items() if message in reason), FileFault.DISK)
-    return _state_error(_refine_fault(fault, folder), sqlite3.OperationalError(reason), folder, if_damaged)
+    return _state_error(_refine_fault(fault, folder), sqlite3.OperationalError(reason), folder, damage_advice)
 
 
-def disk_error(error: BaseException, path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> StateError | None:
+def disk_error(error: BaseException, path: Path, damage_advice: str = RESTORE_FROM_BACKUP) -> StateError | None:
     """Return the StateError for a file error behind a library's exception; None if there is no file error.
 
     Dagster's storage, for example, wraps SQLite's errors. `path` names the file when the error doesn't.
@@ -119,10 +119,10 @@ def disk_error(error: BaseException, path: Path, if_damaged: str = RESTORE_FROM_
     while cause is not None:
         if isinstance(cause, sqlite3.Error):
             if fault := _find_sqlite_fault(cause):
-                return _state_error(_refine_fault(fault, path), cause, path, if_damaged)
+                return _state_error(_refine_fault(fault, path), cause, path, damage_advice)
         elif isinstance(cause, OSError) and FAULT_BY_ERRNO.get(cause.errno or 0) in DISK_FAULTS:
             file = Path(os.fsdecode(cause.filename)) if isinstance(cause.filename, str | bytes) else path
-            return _state_error(FAULT_BY_ERRNO[cause.errno or 0], cause, file, if_damaged)
+            return _state_error(FAULT_BY_ERRNO[cause.errno or 0], cause, file, damage_advice)
         cause = cause.__cause__
     return None
 
@@ -191,12 +191,12 @@ def _check_damage(path: Path) -> FileFault:
 
 
 def _state_error(
-    fault: FileFault, error: BaseException, path: Path, if_damaged: str, obstacle: str | None = None
+    fault: FileFault, error: BaseException, path: Path, damage_advice: str, obstacle: str | None = None
 ) -> StateError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     disk = f"the disk at {_find_mount(path)}"
     if fault in (FileFault.DAMAGED, FileFault.TEXT):
-        return damage_error(path, reason, if_damaged)
+        return damage_error(path, reason, damage_advice)
     sentences = {
         FileFault.FULL: f"be written: {disk} is full; make room there, then try again",
         FileFault.TOO_LARGE: "grow: files have a largest size here; raise it (`ulimit -f`), then try again",

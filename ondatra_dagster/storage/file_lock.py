@@ -140,9 +140,9 @@ def _is_only_probed(descriptor: int) -> bool:
     return True
 
 
-def _try_lock(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+def _try_lock(descriptor: int, lock_type: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, lock_type | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

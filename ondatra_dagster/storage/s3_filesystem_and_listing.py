@@ -56,15 +56,15 @@ def bucket_path(address: str) -> str:
 
 
 @contextlib.contextmanager
-def explain_unreachable(what: object, *let_pass: type[OSError]) -> Iterator[None]:
-    """Raise WarehouseError in place of an error of the store, except the types in `let_pass`."""
+def explain_unreachable(subject: object, *allowed_errors: type[OSError]) -> Iterator[None]:
+    """Raise WarehouseError in place of an error of the store, except the types in `allowed_errors`."""
     try:
         yield
-    except let_pass:
+    except allowed_errors:
         raise
     except OSError as error:
         remedy = "check the endpoint, the region and the keys (AWS_…)"
-        raise WarehouseError(f"{what} can't be read: {error}; {remedy}") from error
+        raise WarehouseError(f"{subject} can't be read: {error}; {remedy}") from error
 
 
 def list_objects(address: str, access: S3Access) -> list[FileState]:

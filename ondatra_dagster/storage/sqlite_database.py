@@ -62,16 +62,16 @@ class SqliteSchema:
     name: str
     steps: tuple[tuple[str, str], ...]
     page_bytes: int = 4096  # for a new file; large rows need large pages
-    if_damaged: str = RESTORE_FROM_BACKUP  # what to do with a damaged file, and what that costs
+    damage_advice: str = RESTORE_FROM_BACKUP  # what to do with a damaged file, and what that costs
 
 
 class SqliteStore:
     """An open file. One thread uses it at a time. Its methods raise StateError for a fault of the file."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, *, if_damaged: str = RESTORE_FROM_BACKUP) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, damage_advice: str = RESTORE_FROM_BACKUP) -> None:
         self.path = path
         self._connection = connection
-        self._if_damaged = if_damaged
+        self._damage_advice = damage_advice
 
     @contextlib.contextmanager
     def write_transaction(self) -> Iterator[None]:
@@ -120,7 +120,7 @@ class SqliteStore:
 
     def iterate_rows(self, statement: str, parameters: SqlParameters = ()) -> Iterator[SqlRow]:
         """Yield the rows of a large result one by one."""
-        with explain_file_errors(self.path, self._if_damaged):
+        with explain_file_errors(self.path, self._damage_advice):
             rows = self._connection.execute(statement, parameters)
         while (row := self._fetch_next(rows)) is not None:
             yield row
@@ -154,7 +154,7 @@ class SqliteStore:
         try:
             yield
         except (TypeError, ValueError, LookupError) as error:
-            with explain_file_errors(self.path, self._if_damaged):
+            with explain_file_errors(self.path, self._damage_advice):
                 problems = integrity_errors(self._connection)
             if problems:
                 raise self.damage_error("; ".join(problems)) from error
@@ -168,22 +168,22 @@ class SqliteStore:
         """Empty the write-ahead log into the file, as far as readers allow it."""
         self.fetch_rows("pragma wal_checkpoint(truncate)")
 
-    def damage_error(self, what: str) -> StateError:
+    def damage_error(self, damage: str) -> StateError:
         """Return the error of a file whose content can't be trusted, with the reason."""
-        return damage_error(self.path, what, self._if_damaged)
+        return damage_error(self.path, damage, self._damage_advice)
 
     def _raise_state_error(self, error: Exception) -> NoReturn:
-        raise_state_error(error, self.path, self._if_damaged)
+        raise_state_error(error, self.path, self._damage_advice)
 
     @property
     def connection(self) -> sqlite3.Connection:
         """Return the connection, for this module only, which opens and migrates."""
         return self._connection
 
-    def back_up(self, to: sqlite3.Connection) -> None:
+    def back_up(self, target: sqlite3.Connection) -> None:
         """Copy the file's present content into another database."""
-        with explain_file_errors(self.path, self._if_damaged):
-            self._connection.backup(to)
+        with explain_file_errors(self.path, self._damage_advice):
+            self._connection.backup(target)
 
     def close(self) -> None:
         self._connection.close()
@@ -202,7 +202,7 @@ def open_database(
 
     With `used_by_threads` the caller makes sure that one thread uses it at a time.
     """
-    with explain_file_errors(path, schema.if_damaged, is_opening=True):
+    with explain_file_errors(path, schema.damage_advice, is_opening=True):
         _create_private(path)
         connection = sqlite3.connect(
             path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
@@ -215,7 +215,7 @@ def open_database(
         except BaseException:
             connection.close()
             raise
-    return SqliteStore(connection, path, if_damaged=schema.if_damaged)
+    return SqliteStore(connection, path, damage_advice=schema.damage_advice)
 
 
 @contextlib.contextmanager
@@ -224,14 +224,14 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
 
     With its schema, a file of an older ondatra is migrated in memory, and a file of a newer ondatra is refused.
     """
-    if_damaged = schema.if_damaged if schema else RESTORE_FROM_BACKUP
+    damage_advice = schema.damage_advice if schema else RESTORE_FROM_BACKUP
     with contextlib.ExitStack() as stack:
-        with explain_file_errors(path, if_damaged, is_opening=True):
-            store = stack.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
+        with explain_file_errors(path, damage_advice, is_opening=True):
+            store = stack.enter_context(SqliteStore(_connect_read_only(path), path, damage_advice=damage_advice))
             applied_steps = _read_applied_steps(store.connection, schema, path) if schema else set()
             if schema and applied_steps and applied_steps != {name for name, _ in schema.steps}:
                 in_memory = sqlite3.connect(":memory:", isolation_level=None)
-                migrated_store = stack.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
+                migrated_store = stack.enter_context(SqliteStore(in_memory, path, damage_advice=damage_advice))
                 store.back_up(migrated_store.connection)
                 _migrate(migrated_store.connection, schema, path)
                 store = migrated_store
@@ -263,23 +263,23 @@ def _open_uri(uri: str) -> sqlite3.Connection:
     return connection
 
 
-def check_integrity(path: Path, if_damaged: str) -> None:
+def check_integrity(path: Path, damage_advice: str) -> None:
     """Raise StateError if the file's tables and indexes disagree, or if pages of it are damaged.
 
     The caller holds the file's lock.
     """
-    with explain_file_errors(path, if_damaged, is_opening=True), _open_connection(path) as connection:
+    with explain_file_errors(path, damage_advice, is_opening=True), _open_connection(path) as connection:
         problems = integrity_errors(connection)
     if problems:
-        raise damage_error(path, "; ".join(problems), if_damaged)
+        raise damage_error(path, "; ".join(problems), damage_advice)
 
 
-def compact_database(path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> int:
+def compact_database(path: Path, damage_advice: str = RESTORE_FROM_BACKUP) -> int:
     """Free the unused space of the file and of its write-ahead log; return how many bytes that are.
 
     The caller holds the file's lock: SQLite before 3.51.3 can damage a file that two connections checkpoint.
     """
-    with explain_file_errors(path, if_damaged, is_opening=True):
+    with explain_file_errors(path, damage_advice, is_opening=True):
         bytes_before = _file_bytes(path)
         with _open_connection(path) as connection:
             connection.execute("pragma wal_checkpoint(truncate)").fetchall()
@@ -300,7 +300,7 @@ def _file_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in _list_database_files(path) if file.exists())
 
 
-def copy_database(path: Path, to: Path) -> None:
+def copy_database(path: Path, target_path: Path) -> None:
     """Copy the file at `path` as of one moment, for its owner only; leave `path` unchanged.
 
     SQLite leaves files next to a database that it opens, even to read it. So the files are copied without
@@ -309,18 +309,18 @@ def copy_database(path: Path, to: Path) -> None:
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):
             states_before = _read_file_states(path)
-            for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
+            for source, target in zip(_list_database_files(path), _list_database_files(target_path), strict=True):
                 _copy_file(source, target)
             # the second of two writes in one tick of the clock doesn't change the file's time
             is_idle = all(time.time() - written > IDLE_SECONDS for _, written in states_before)
             if is_idle and states_before == _read_file_states(path):
                 return
         time.sleep(IDLE_SECONDS)
-    with explain_file_errors(to):
-        for target in _list_database_files(to):
+    with explain_file_errors(target_path):
+        for target in _list_database_files(target_path):
             target.unlink(missing_ok=True)
-        _create_private(to)
-        with open_read_only(path) as store, contextlib.closing(sqlite3.connect(to)) as written:
+        _create_private(target_path)
+        with open_read_only(path) as store, contextlib.closing(sqlite3.connect(target_path)) as written:
             store.back_up(written)
 
 
@@ -378,7 +378,7 @@ def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, pa
     objects = set(connection.execute(SELECT_OBJECTS))
     if not connection.execute(SELECT_STEPS_TABLE).fetchone():
         if objects & _expected_objects(schema):
-            raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
+            raise damage_error(path, WRONG_SCHEMA, schema.damage_advice)
         return set()
     applied_steps = {str(name) for (name,) in connection.execute(SELECT_STEPS, (schema.name,))}
     if unknown_steps := applied_steps - {name for name, _ in schema.steps}:
@@ -388,7 +388,7 @@ def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, pa
             f" {ondatra_version()}: use ondatra {writer} or a newer one"
         )
     if len(applied_steps) == len(schema.steps) and not _expected_objects(schema) <= objects:
-        raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
+        raise damage_error(path, WRONG_SCHEMA, schema.damage_advice)
     return applied_steps
 
 
@@ -407,11 +407,11 @@ def _split_statements(script: str) -> Iterator[str]:
 
 
 def _build_step(script: str):  # type: ignore[no-untyped-def]  # the library's own decorator is generic over it
-    def apply(database: "Database") -> None:
+    def run_script(database: "Database") -> None:
         for statement in _split_statements(script):
             database.execute(statement)
 
-    return apply
+    return run_script
 
 
 WAIT_SECONDS = 60
@@ -420,13 +420,13 @@ WAIT_SECONDS = 60
 @contextlib.contextmanager
 def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteStore | None]:
     """Open the file to read it; yield None without a file, or while another process creates its tables."""
-    with explain_file_errors(path, schema.if_damaged):
+    with explain_file_errors(path, schema.damage_advice):
         is_there = path.exists() or path.is_symlink()
     if not is_there:
         yield None
         return
     with open_read_only(path, schema) as store:
-        with explain_file_errors(path, schema.if_damaged, is_opening=True):
+        with explain_file_errors(path, schema.damage_advice, is_opening=True):
             has_tables = bool(_read_applied_steps(store.connection, schema, path))
         yield store if has_tables else None
 

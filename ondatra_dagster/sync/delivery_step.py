@@ -115,16 +115,16 @@ class DeliveryStep:
         now = self._ports.clock()
         return min(self._bookkeeper.publisher.seconds_to_next(now=now), max(self._next_check_at - now, 0.0))
 
-    def _record_batch(self, batch: Batch, settled: SettledBatch) -> None:
-        self._log_warnings(batch, settled)
-        self._counters.add_settled(settled)
-        self._bookkeeper.publisher.add_settled_rows(settled.record_count, now=self._ports.clock())
+    def _record_batch(self, batch: Batch, settled_batch: SettledBatch) -> None:
+        self._log_warnings(batch, settled_batch)
+        self._counters.add_settled(settled_batch)
+        self._bookkeeper.publisher.add_settled_rows(settled_batch.record_count, now=self._ports.clock())
         self._publish_and_check()
 
-    def _log_warnings(self, batch: Batch, settled: SettledBatch) -> None:
+    def _log_warnings(self, batch: Batch, settled_batch: SettledBatch) -> None:
         """Log the warnings that push() gave for delivered rows, each message once for a batch."""
         keys: dict[str, list[str]] = {}
-        for warning in settled.warnings:
+        for warning in settled_batch.warnings:
             keys.setdefault(warning.message, []).append(warning.key)
         for message, warned_keys in list(keys.items())[:MAX_SAMPLES]:
             log_format = "sync=%s batch=%d rows=%d first=%s delivered with a warning: %s"

@@ -39,33 +39,35 @@ def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
 
 
 def enqueue_table_changes(
-    queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: RecordedOutcomes
+    queue: Queue, sync: Sync, ports: Ports, source: SourceState, recorded_outcomes: RecordedOutcomes
 ) -> None:
     """Enqueue the changes up to the table's present version, and end a restore that was begun."""
     now = ports.clock()
-    recovered.mark_rejected_dead(queue, now)
-    for stop_version in _list_stop_versions(queue, sync, source, recovered):
+    recorded_outcomes.mark_rejected_dead(queue, now)
+    for stop_version in _list_stop_versions(queue, sync, source, recorded_outcomes):
         for segment in _read_segments(queue, sync, ports.feed, source, stop_version):
-            _enqueue_segment(queue, segment, recovered, now)
-        if recovered.may_be_sent(stop_version):
+            _enqueue_segment(queue, segment, recorded_outcomes, now)
+        if recorded_outcomes.may_be_sent(stop_version):
             mark_all_maybe_sent(queue)
-        recovered.mark_rejected_dead(queue, now)
+        recorded_outcomes.mark_rejected_dead(queue, now)
     with queue.store.write_transaction():
         end_restore(queue)
 
 
-def _enqueue_segment(queue: Queue, segment: FeedSegment, recovered: RecordedOutcomes, now: float) -> None:
-    if not recovered:
+def _enqueue_segment(queue: Queue, segment: FeedSegment, recorded_outcomes: RecordedOutcomes, now: float) -> None:
+    if not recorded_outcomes:
         enqueue_segment(queue, segment, now=now)
         return
-    enqueue_segment(queue, recovered.without_delivered_changes(segment), now=now)
-    recovered.delete_replaced_units(queue, after=segment.after_version)
+    enqueue_segment(queue, recorded_outcomes.without_delivered_changes(segment), now=now)
+    recorded_outcomes.delete_replaced_units(queue, after=segment.after_version)
 
 
-def _list_stop_versions(queue: Queue, sync: Sync, source: SourceState, recovered: RecordedOutcomes) -> Sequence[int]:
+def _list_stop_versions(
+    queue: Queue, sync: Sync, source: SourceState, recorded_outcomes: RecordedOutcomes
+) -> Sequence[int]:
     if sync.is_whole_table:  # only the table's present rows are there to send
         return [source.version] if source.version > queue.watermark else []
-    return recovered.split_versions(after=queue.watermark, upto=source.version)
+    return recorded_outcomes.split_versions(after=queue.watermark, upto=source.version)
 
 
 def _read_segments(queue: Queue, sync: Sync, feed: Feed, source: SourceState, upto: int) -> Iterator[FeedSegment]:

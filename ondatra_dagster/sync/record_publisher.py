@@ -118,14 +118,14 @@ class RecordPublisher:
 
 
 def build_records(
-    settled: Iterable[tuple[float, float, SettledRow]],
+    settled_rows: Iterable[tuple[float, float, SettledRow]],
     *,
     layouts: Mapping[int, Layout],
     operation: RecordOperation,
     table_id: str,
 ) -> Iterator[SyncRecord]:
     """Yield the records of rows that ended, each given with the start and end of its batch."""
-    for started_at, ended_at, row in settled:
+    for started_at, ended_at, row in settled_rows:
         is_object = row.layout == OBJECT_PAYLOAD
         yield SyncRecord(
             identifier=row.key,

@@ -75,12 +75,14 @@ def _search_queue_and_files(
     return queue.pending_records if is_newest else (), files
 
 
-def _refuse_unknown_run(sync: Sync, run_id: str | None, known: Sequence[str]) -> None:
-    if run_id is None or run_id in known:
+def _refuse_unknown_run(sync: Sync, run_id: str | None, known_runs: Sequence[str]) -> None:
+    if run_id is None or run_id in known_runs:
         return
-    nearest_run_id = find_nearest(run_id, known)
+    nearest_run_id = find_nearest(run_id, known_runs)
     suggestion = f"did you mean {nearest_run_id!r}? " if nearest_run_id else ""
-    newest_runs_text = f"the newest runs are {', '.join(known[:MAX_LISTED_RUNS])}" if known else "no run has left any"
+    newest_runs_text = (
+        f"the newest runs are {', '.join(known_runs[:MAX_LISTED_RUNS])}" if known_runs else "no run has left any"
+    )
     raise SelectionError(f"{sync.id} has no records of a run {run_id!r}; {suggestion}{newest_runs_text}")
 
 
@@ -116,9 +118,9 @@ class _QueueSearch:
             open_run_records={run: self._read_open_run(run, file_numbers_by_run[run], tracking) for run in run_ids},
         )
 
-    def _read_open_run(self, run_id: str, begun: Mapping[str, int], tracking: RecordStore) -> RunRecords:
+    def _read_open_run(self, run_id: str, first_numbers: Mapping[str, int], tracking: RecordStore) -> RunRecords:
         published_files = tracking.list_record_files(self._sync.id, run_id)
-        files = [(kind, number) for kind, number in published_files if number < begun.get(kind, 0)]
+        files = [(kind, number) for kind, number in published_files if number < first_numbers.get(kind, 0)]
         return RunRecords(
             run_id=run_id,
             files=files,
@@ -160,26 +162,26 @@ class _QueueSearch:
             if self._query.matches(row.key, row.stage, row.change_type, row.message):
                 yield self._build_result_record(row)
 
-    def _build_result_record(self, unsettled: PendingRow) -> ResultRecord:
-        rowid, layout, payload = unsettled.stored_row
+    def _build_result_record(self, pending_row: PendingRow) -> ResultRecord:
+        rowid, layout, payload = pending_row.stored_row
         return ResultRecord(
-            identifier=unsettled.key,
+            identifier=pending_row.key,
             payload=orjson.dumps(self._layouts[layout].parse_row(payload)).decode(),
             operation=self._choose_operation(
-                is_delete=unsettled.change_type is ChangeType.DELETE and not unsettled.is_context
+                is_delete=pending_row.change_type is ChangeType.DELETE and not pending_row.is_context
             ),
-            status=unsettled.stage,
-            status_message=unsettled.message,
+            status=pending_row.stage,
+            status_message=pending_row.message,
             batch_started_at=None,
             batch_ended_at=None,
             sync_id=self._sync.id,
             run_id=None,
             rowid=rowid,
-            change_type=unsettled.change_type,
-            table_version=unsettled.version,
+            change_type=pending_row.change_type,
+            table_version=pending_row.version,
             table_id=self._table_id,
-            attempts=unsettled.attempts,
-            next_try_at=None if unsettled.next_try_at is None else to_datetime(unsettled.next_try_at),
+            attempts=pending_row.attempts,
+            next_try_at=None if pending_row.next_try_at is None else to_datetime(pending_row.next_try_at),
         )
 
     def _read_meta(self, name: str) -> str:

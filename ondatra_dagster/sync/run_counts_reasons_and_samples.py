@@ -28,9 +28,9 @@ class MessageCounter:
         if len(keys) <= SHOWN_KEYS:
             keys[key] = None
 
-    def most_common(self, most: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
+    def most_common(self, limit: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
         """Return the most frequent messages first; of equally frequent ones, the earliest first."""
-        common_messages = self._units_by_message.most_common(most)
+        common_messages = self._units_by_message.most_common(limit)
         return tuple(
             FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in common_messages
         )
@@ -57,19 +57,19 @@ class RunCounters:
     def first_errors(self) -> tuple[str, ...]:
         return tuple(self._error_messages)[:MAX_ERRORS]
 
-    def add_settled(self, settled: SettledBatch) -> None:
+    def add_settled(self, settled_batch: SettledBatch) -> None:
         """Count the outcomes of a batch."""
-        self.grid.add_attempts(settled.counts)
-        self.dead_units += settled.exhausted_units
-        self.warned_units += sum(message_units.unit_count for message_units in settled.warnings)
+        self.grid.add_attempts(settled_batch.counts)
+        self.dead_units += settled_batch.exhausted_units
+        self.warned_units += sum(message_units.unit_count for message_units in settled_batch.warnings)
         for reasons, message_groups in (
-            (self.reject_messages, settled.rejections),
-            (self.warning_messages, settled.warnings),
-            (self.failure_messages, settled.failures),
+            (self.reject_messages, settled_batch.rejections),
+            (self.warning_messages, settled_batch.warnings),
+            (self.failure_messages, settled_batch.failures),
         ):
             for message_units in message_groups:
                 reasons.add_message(message_units.key, message_units.message, units=message_units.unit_count)
-        for error in sorted(settled.errors):
+        for error in sorted(settled_batch.errors):
             self.add_error(error)
 
     def add_error(self, message: str) -> None:

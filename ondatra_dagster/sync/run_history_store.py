@@ -58,7 +58,7 @@ HISTORY_SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged=(
+    damage_advice=(
         "move it away: `ondatra history` starts again, and queues and records are unchanged; a queue"
         " that is lost at the same time then counts as one that never existed"
     ),
@@ -236,8 +236,8 @@ class RunHistory:
         query = SELECT_NEWEST.format(order=ORDER_OF_ONE_SYNC if sync_id else ORDER_OF_ALL_SYNCS)
         return self._read_runs(query, parameters)
 
-    def _read_runs(self, query: str, wanted: Mapping[str, SqlValue]) -> list[PastRun]:
-        return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, wanted)], [])
+    def _read_runs(self, query: str, filters: Mapping[str, SqlValue]) -> list[PastRun]:
+        return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, filters)], [])
 
     def _with_current_result(self, run: PastRun) -> PastRun:
         """Return the run, as crashed if it is noted as running and its process is gone.
@@ -276,15 +276,15 @@ class RunHistory:
         runs = [self.find_run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is RunResult.CRASHED)
 
-    def _read_file(self, read: Callable[[SqliteStore], Content], otherwise: Content) -> Content:
+    def _read_file(self, read_content: Callable[[SqliteStore], Content], otherwise: Content) -> Content:
         """Return what is read from the file; `otherwise` if there is no file, or it can't be read."""
         try:
             with open_existing_database(self._path, HISTORY_SCHEMA) as store:
-                return read(store) if store else otherwise
+                return read_content(store) if store else otherwise
         except StateError as error:
             self._handle_error(error)
         except (ValueError, KeyError, TypeError) as error:
-            self._handle_error(damage_error(self._path, str(error), HISTORY_SCHEMA.if_damaged))
+            self._handle_error(damage_error(self._path, str(error), HISTORY_SCHEMA.damage_advice))
         return otherwise
 
     def _write_file(self, *statements: tuple[str, Mapping[str, SqlValue]]) -> None:
@@ -303,14 +303,14 @@ class RunHistory:
             log.warning("the run continues without its history: %s", error)
 
 
-def _read_totals(store: SqliteStore, crashed: Mapping[str, int]) -> dict[str, SyncTotals]:
+def _read_totals(store: SqliteStore, crash_counts: Mapping[str, int]) -> dict[str, SyncTotals]:
     rows: dict[str, dict[str, int]] = {}
     for sync_id, cell, number in store.fetch_rows(SUM_ROW_COUNTS):
         rows.setdefault(sync_id, {})[cell] = int(number)
     return {
         sync_id: SyncTotals(
             runs=int(runs),
-            failed_runs=int(failed_runs) + crashed.get(sync_id, 0),
+            failed_runs=int(failed_runs) + crash_counts.get(sync_id, 0),
             interrupted_runs=int(interrupted_runs),
             last_success=datetime.fromisoformat(last_success_text.partition(" ")[2]) if last_success_text else None,
             row_counts=rows.get(sync_id, {}),

@@ -72,9 +72,9 @@ class CountGrid:
         for operation, units in counts.items():
             self.cells[cell, operation] += units
 
-    def add_attempts(self, ends: Mapping[UnitOutcome, Mapping[UnitOperation, int]]) -> None:
+    def add_attempts(self, outcome_counts: Mapping[UnitOutcome, Mapping[UnitOperation, int]]) -> None:
         """Add attempted units by their outcome."""
-        for end, counts in ends.items():
+        for end, counts in outcome_counts.items():
             self.add_counts(GRID_ROW_BY_END[end], counts)
             self.add_counts(GridRow.ATTEMPTED, counts)
 
@@ -147,13 +147,13 @@ class RunSummary:
     queue_read_at: datetime | None = None  # when `queue` was read, if the run had ended before
 
     @classmethod
-    def without_run(cls, sync_id: str, message: str, *, at: datetime) -> Self:
+    def without_run(cls, sync_id: str, message: str, *, end_time: datetime) -> Self:
         """Return the summary of a run that couldn't read its queue."""
         return cls(
             sync_id=sync_id,
             run_id=None,
-            started_at=at,
-            ended_at=at,
+            started_at=end_time,
+            ended_at=end_time,
             version_from=None,
             version_to=None,
             grid=CountGrid(),
@@ -268,9 +268,9 @@ class DryRunResult:
         return {"grid": self.summary.grid.to_json(), "dry": dict(self.counts)}
 
     @classmethod
-    def from_refusal(cls, summary: RunSummary, why: str) -> Self:
+    def from_refusal(cls, summary: RunSummary, reason: str) -> Self:
         """Return the result of a run that would end before it read a row."""
-        return cls(summary=dataclasses.replace(summary, message=why), refusal=why)
+        return cls(summary=dataclasses.replace(summary, message=reason), refusal=reason)
 
 
 def load_dry_run_counts(run: PastRun) -> Mapping[str, int | None]:

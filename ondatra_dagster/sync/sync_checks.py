@@ -46,8 +46,8 @@ class SyncLimits:
     max_deletes: RowLimit | None = None
     max_lag_seconds: float = DEFAULT_MAX_LAG_SECONDS
 
-    def has_too_many_rejects(self, rejected: int, *, attempted: int) -> bool:
-        return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected, of=attempted)
+    def has_too_many_rejects(self, rejected_units: int, *, attempted_units: int) -> bool:
+        return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected_units, of=attempted_units)
 
     def has_too_many_deletes(self, removals: RemovalCount) -> bool:
         """Return whether these are more removals than allowed; a share of an unknown number counts as too many."""
@@ -73,13 +73,13 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
         "warned": run.warned_units,
     }
 
-    def verdict(severity: Severity, description: str) -> SyncCheckResult:
+    def build_result(severity: Severity, description: str) -> SyncCheckResult:
         return SyncCheckResult(
             name="rejects", severity=severity, description=description, counts=counts, samples=samples
         )
 
     if not run.is_past and (problem := _find_reject_problem(run, limits)):
-        return verdict(Severity.ERROR, problem)
+        return build_result(Severity.ERROR, problem)
     if rejected_count or dead_count or run.warned_units:
         dead_letter_note = (
             f"{format_count(dead_count, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead_count else ""
@@ -89,9 +89,9 @@ def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
         warning_note = (
             f"{format_count(run.warned_units, run.unit_noun)} delivered with a warning" if run.warned_units else ""
         )
-        return verdict(Severity.WARN, "; ".join(filter(None, (rejected_note, dead_letter_note, warning_note))))
+        return build_result(Severity.WARN, "; ".join(filter(None, (rejected_note, dead_letter_note, warning_note))))
     has_reject_count = GridRow.REJECTED in run.grid.known_rows
-    return verdict(
+    return build_result(
         Severity.PASS, f"no {run.unit_noun} was rejected" if has_reject_count else "there are no dead letters"
     )
 
@@ -100,7 +100,7 @@ def _find_reject_problem(run: RunSummary, limits: SyncLimits) -> str | None:
     rejected_count, attempted_count = run.grid.total(GridRow.REJECTED), run.grid.total(GridRow.ATTEMPTED)
     if rejected_count and rejected_count == attempted_count:
         return f"all that was attempted was rejected: {format_count(rejected_count, run.unit_noun)}"
-    if limits.has_too_many_rejects(rejected_count, attempted=attempted_count):
+    if limits.has_too_many_rejects(rejected_count, attempted_units=attempted_count):
         return f"{rejected_count} of {format_count(attempted_count, run.unit_noun)} rejected: over @max_rejects"
     return None
 

@@ -63,7 +63,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
         try:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy_error:
-            return RunSummary.without_run(sync.id, str(busy_error), at=at)
+            return RunSummary.without_run(sync.id, str(busy_error), end_time=at)
         source = ports.read_source() or source  # again: others may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
@@ -92,10 +92,10 @@ def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
         )
 
 
-def summarize_missing_table(sync: Sync, at: datetime) -> RunSummary:
+def summarize_missing_table(sync: Sync, end_time: datetime) -> RunSummary:
     """Return the summary of a sync whose model has never run."""
     message = f"{sync.model.name} has no table yet; it is created when the model runs"
-    return RunSummary.without_run(sync.id, message, at=at)
+    return RunSummary.without_run(sync.id, message, end_time=end_time)
 
 
 class SyncRun:
@@ -110,14 +110,14 @@ class SyncRun:
         self._counters = RunCounters()
         self._removals: RemovalCount | None = None
 
-    def execute(self, recovered: RecordedOutcomes, conflict_check: StateFolderConflictCheck) -> RunSummary:
+    def execute(self, recorded_outcomes: RecordedOutcomes, conflict_check: StateFolderConflictCheck) -> RunSummary:
         if not self._has_work():
-            enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
+            enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recorded_outcomes)
             self._check_removals()
             return self._build_summary(None, message=self._describe_hold() or "nothing is new, and nothing is due")
         bookkeeper = self._begin_run(conflict_check)
         try:
-            self._enqueue_and_store_invalid(recovered, bookkeeper.run_id)
+            self._enqueue_and_store_invalid(recorded_outcomes, bookkeeper.run_id)
             self._check_removals()
             delivery = DeliveryStep(self._context, bookkeeper, self._counters).execute(self._removals)
             summary = self._build_summary(
@@ -147,9 +147,9 @@ class SyncRun:
         self._counters.add_error(str(error))
         bookkeeper.record_failure(self._build_summary(bookkeeper.run_id, message=str(error)), RunResult.FAILED)
 
-    def execute_dry(self, recovered: RecordedOutcomes, run_id: str) -> RunSummary:
+    def execute_dry(self, recorded_outcomes: RecordedOutcomes, run_id: str) -> RunSummary:
         """Do what a run does before it sends its first row; leave the queue in that state."""
-        self._enqueue_and_store_invalid(recovered, run_id)
+        self._enqueue_and_store_invalid(recorded_outcomes, run_id)
         self._check_removals()
         self._counters.grid.add_counts(GridRow.PLANNED, count_units(self._queue))
         self._counters.grid.count_unsent(count_units_in_jobs(self._queue, UnitCounter(self._queue)))
@@ -167,8 +167,8 @@ class SyncRun:
         status = read_status(self._queue.store, now=self._ports.clock())
         return (status.can_send and self._ports.may_send()) or (status.polls_due > 0 and self._ports.may_poll)
 
-    def _enqueue_and_store_invalid(self, recovered: RecordedOutcomes, run_id: str) -> None:
-        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
+    def _enqueue_and_store_invalid(self, recorded_outcomes: RecordedOutcomes, run_id: str) -> None:
+        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recorded_outcomes)
         now, invalid_version = self._ports.clock(), self._source.invalid_version
         if invalid_version > self._queue.invalid_watermark:
             invalid_rows = self._ports.feed.invalid_rows(self._queue.invalid_watermark, invalid_version)
@@ -242,7 +242,7 @@ def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
             context = context.with_current_watermarks()  # only now does a lost queue have its snapshot's watermarks
             summary = SyncRun(context).execute_dry(recorded_outcomes, run_id)
         except OndatraError as error:
-            summary_without_run = RunSummary.without_run(sync.id, "", at=context.started_at)
+            summary_without_run = RunSummary.without_run(sync.id, "", end_time=context.started_at)
             empty_summary = dataclasses.replace(summary_without_run, run_id=run_id, ended_at=ports.now())
             forecast = DryRunResult.from_refusal(empty_summary, str(error))
         else:

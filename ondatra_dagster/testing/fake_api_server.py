@@ -50,10 +50,10 @@ class Fault:
             raise ValueError(f"delay_seconds is 0 or more, not {self.delay_seconds!r}")
 
     @classmethod
-    def parse(cls, asked: Json) -> Self:
+    def parse(cls, request: Json) -> Self:
         """Return the fault that the JSON body of POST /faults describes; raise ValueError when it is invalid."""
         known_fields = {field.name for field in dataclasses.fields(cls)}
-        fields = asked if isinstance(asked, dict) else {"": asked}
+        fields = request if isinstance(request, dict) else {"": request}
         if unknown_fields := sorted(set(fields) - known_fields):
             raise ValueError(f"unknown {unknown_fields}; a fault is an object of {', '.join(sorted(known_fields))}")
         return cls(**fields)

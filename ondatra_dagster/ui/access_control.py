@@ -97,8 +97,8 @@ class AccessControl:
         address = f"http://{request.headers['host']}{quote(_raw_path(request))}{query}"
         return RedirectResponse(address, status_code=303)
 
-    def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
 
 
 def _raw_path(request: Request) -> str:

@@ -31,15 +31,17 @@ class Chart(NamedTuple):
     has_cut_bars: bool  # whether a bar has a larger count
 
 
-def draw_bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, least: float = MIN_BAR_HEIGHT) -> Chart:
+def draw_bars(
+    bars: Sequence[Bar], *, label: str, places: int, class_: str, min_height: float = MIN_BAR_HEIGHT
+) -> Chart:
     """Draw stacked bars from left to right, in the last of `places` places."""
-    max_value = _scale_maximum([bar.total for bar in shown])
-    offset = places - len(shown)
+    max_value = _scale_maximum([bar.total for bar in bars])
+    offset = places - len(bars)
     svg = element(
         "svg",
         [
-            _draw_bar(bar, _segment_heights(bar, max_value, least), max_value, BAR_SPACING * (offset + position))
-            for position, bar in enumerate(shown)
+            _draw_bar(bar, _segment_heights(bar, max_value, min_height), max_value, BAR_SPACING * (offset + position))
+            for position, bar in enumerate(bars)
         ],
         viewBox=f"0 0 {places * BAR_SPACING} {HEIGHT}",
         preserveAspectRatio="none",
@@ -47,7 +49,7 @@ def draw_bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, lea
         aria_label=label,
         class_=class_,
     )
-    return Chart(svg, max_value, any(bar.total > max_value for bar in shown))
+    return Chart(svg, max_value, any(bar.total > max_value for bar in bars))
 
 
 def _scale_maximum(totals: Sequence[int]) -> int:
@@ -59,19 +61,19 @@ def _scale_maximum(totals: Sequence[int]) -> int:
     return nonzero_totals[-1] if nonzero_totals[-1] <= OUTLIER_FACTOR * upper_quartile else 2 * upper_quartile
 
 
-def _segment_heights(bar: Bar, top: int, least: float) -> dict[str, float]:
+def _segment_heights(bar: Bar, top: int, min_height: float) -> dict[str, float]:
     """Return the heights of the bar's nonzero counts. Small ones get a minimum, taken from the largest."""
     full_count = max(top, bar.total)  # a bar that is cut off shows the shares of its counts
-    heights = {name: max(least, HEIGHT * count / full_count) for name, count in bar.counts.items() if count}
+    heights = {name: max(min_height, HEIGHT * count / full_count) for name, count in bar.counts.items() if count}
     if heights:
         largest_name = max(heights, key=lambda name: heights[name])
         heights[largest_name] -= max(0.0, sum(heights.values()) - HEIGHT)
     return heights
 
 
-def _draw_bar(bar: Bar, heights: Mapping[str, float], top: int, left: float) -> Html:
-    bar_left = left + (BAR_SPACING - BAR_WIDTH) / 2
-    shapes = [element("rect", x=left, y=0, width=BAR_SPACING, height=HEIGHT, class_="place")]
+def _draw_bar(bar: Bar, heights: Mapping[str, float], top: int, x_offset: float) -> Html:
+    bar_left = x_offset + (BAR_SPACING - BAR_WIDTH) / 2
+    shapes = [element("rect", x=x_offset, y=0, width=BAR_SPACING, height=HEIGHT, class_="place")]
     height = 0.0
     for name, segment_height in heights.items():
         height += segment_height

@@ -91,25 +91,25 @@ def _page_header(page: Page, project: str) -> Content:
     )
 
 
-def heading(title: Content, *beside: Content, under: Content = None) -> Html:
+def heading(title: Content, *side_content: Content, subtitle: Content = None) -> Html:
     """Return the head of a page: its title, the content next to it, and a line under it."""
     return element(
         "div",
-        element("div", element("h1", title), beside, class_="title"),
-        element("p", under, class_="under") if under else None,
+        element("div", element("h1", title), side_content, class_="title"),
+        element("p", subtitle, class_="under") if subtitle else None,
         class_="heading",
     )
 
 
-def section(title: str, *content: Content, beside: Content = None, id_: str | None = None) -> Html:
+def section(title: str, *content: Content, side_content: Content = None, id_: str | None = None) -> Html:
     name = id_ or "".join(character if character.isalnum() else "-" for character in title.lower())
-    header = element("div", element("h2", title, id=name), beside, class_="section-head")
+    header = element("div", element("h2", title, id=name), side_content, class_="section-head")
     return element("section", header, content, aria_labelledby=name)
 
 
-def fact_list(told: Iterable[tuple[str, Content]]) -> Html:
+def fact_list(facts: Iterable[tuple[str, Content]]) -> Html:
     """Return a list of names with their values."""
-    pairs = [element("div", element("dt", name), element("dd", value)) for name, value in told]
+    pairs = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
     return element("dl", pairs, class_="facts")
 
 
@@ -120,12 +120,17 @@ class ColumnHeader(NamedTuple):
 
 
 def table(
-    caption: str, columns: Sequence[ColumnHeader], rows: Iterable[Iterable[Content]], *, none: str, stacks: bool = True
+    caption: str,
+    columns: Sequence[ColumnHeader],
+    rows: Iterable[Iterable[Content]],
+    *,
+    empty_text: str,
+    stacks: bool = True,
 ) -> Html:
     """Return a table. The first cell of a row is its head. In a narrow window its rows stack, or it scrolls."""
     body = [_table_row(columns, row) for row in rows]
     if not body:
-        return element("p", none, class_="none")
+        return element("p", empty_text, class_="none")
     header_cells = [
         element("th", column.title, scope="col", role="columnheader", class_=_column_class(column))
         for column in columns
@@ -156,12 +161,12 @@ def _column_class(column: ColumnHeader) -> str | None:
     return " ".join(filter(None, ("number" if column.is_number else "", column.class_ or ""))) or None
 
 
-def pager(*, page: int, link_of: Callable[[int], str], has_more: bool, newer: str, older: str) -> Content:
+def pager(*, page: int, build_link: Callable[[int], str], has_more: bool, newer: str, older: str) -> Content:
     """Return the links to the previous and the next page."""
     if page == 1 and not has_more:
         return None
-    previous_link = element("a", f"← {newer}", href=link_of(page - 1), rel="prev") if page > 1 else element("span")
-    next_link = element("a", f"{older} →", href=link_of(page + 1), rel="next") if has_more else element("span")
+    previous_link = element("a", f"← {newer}", href=build_link(page - 1), rel="prev") if page > 1 else element("span")
+    next_link = element("a", f"{older} →", href=build_link(page + 1), rel="next") if has_more else element("span")
     return element(
         "nav", previous_link, element("span", f"page {page:,}"), next_link, class_="pager", aria_label="Pages"
     )
@@ -169,24 +174,26 @@ def pager(*, page: int, link_of: Callable[[int], str], has_more: bool, newer: st
 
 def stage_tabs(
     stages: Iterable[RecordStage | None],
-    shown: RecordStage | None,
+    current_stage: RecordStage | None,
     *,
-    link_of: Callable[[RecordStage | None], str],
+    build_link: Callable[[RecordStage | None], str],
     other_view: tuple[str, str],
 ) -> Html:
     """Return the tabs that choose a stage of records (None: all), and the link to another view of the same."""
     tabs = [
-        element("a", STAGE_NAMES[stage], href=link_of(stage), aria_current="true" if stage is shown else None)
+        element(
+            "a", STAGE_NAMES[stage], href=build_link(stage), aria_current="true" if stage is current_stage else None
+        )
         for stage in stages
     ]
     name, link = other_view
     return element("nav", tabs, element("a", name, href=link, class_="aside"), class_="tabs", aria_label="Status")
 
 
-def sync_breadcrumbs(sync: Sync, *here: Breadcrumb, run: str | None = None) -> list[Breadcrumb]:
+def sync_breadcrumbs(sync: Sync, *page_breadcrumbs: Breadcrumb, run: str | None = None) -> list[Breadcrumb]:
     """Return the breadcrumbs of a page of the sync, or of one of its runs."""
     run_breadcrumbs = [Breadcrumb(run, ui_urls.run_path(sync.id, run))] if run else []
-    return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *run_breadcrumbs, *here]
+    return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *run_breadcrumbs, *page_breadcrumbs]
 
 
 def sync_links(sync: Sync, *, run: str | None = None) -> Html:

@@ -85,20 +85,20 @@ class PageRequest:
 
     @property
     def page(self) -> int:
-        return self.get_number("page", most=MAX_PAGE) or 1
+        return self.get_number("page", maximum=MAX_PAGE) or 1
 
     def get_text(self, name: str) -> str | None:
         """Return a query parameter; None if it is missing or empty."""
         return self.query_params.get(name) or None
 
-    def get_number(self, name: str, *, most: int) -> int | None:
+    def get_number(self, name: str, *, maximum: int) -> int | None:
         """Return a query parameter as a whole number above zero; None if it is missing."""
         text = self.get_text(name)
         if text is None:
             return None
-        has_few_digits = len(text) <= len(str(most))  # a text with many leading zeros is refused, too
-        if not (has_few_digits and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
-            raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {most:,}")
+        has_few_digits = len(text) <= len(str(maximum))  # a text with many leading zeros is refused, too
+        if not (has_few_digits and text.isascii() and text.isdecimal() and 0 < int(text) <= maximum):
+            raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {maximum:,}")
         return int(text)
 
     def build_search(self, *, limit: int | None, offset: int = 0) -> RecordQuery:

@@ -89,17 +89,17 @@ def shorten_message(text: str | None) -> Content:
     return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]}… (cut: {len(text):,} characters)"
 
 
-def format_age(since: float | None, now: datetime) -> str:
-    """Format how long something has waited; `since` is in seconds since 1970."""
-    return NO_VALUE if since is None else format_duration(max(0.0, now.timestamp() - since))
+def format_age(start_time: float | None, now: datetime) -> str:
+    """Format how long something has waited; `start_time` is in seconds since 1970."""
+    return NO_VALUE if start_time is None else format_duration(max(0.0, now.timestamp() - start_time))
 
 
-def format_due_time(due: float | None, now: datetime) -> Content:
+def format_due_time(due_time: float | None, now: datetime) -> Content:
     """Format when something is due."""
-    if due is None:
+    if due_time is None:
         return NO_VALUE
-    remaining_seconds = due - now.timestamp()
-    due_text = datetime.fromtimestamp(due, UTC).isoformat()
+    remaining_seconds = due_time - now.timestamp()
+    due_text = datetime.fromtimestamp(due_time, UTC).isoformat()
     return element(
         "time",
         f"in {format_duration(remaining_seconds)}" if remaining_seconds > 0 else "due",
@@ -108,15 +108,15 @@ def format_due_time(due: float | None, now: datetime) -> Content:
     )
 
 
-def render_progress(going_on: LiveProgress) -> Content:
+def render_progress(progress: LiveProgress) -> Content:
     """Render a run's progress as a bar and in words."""
-    total_count = going_on.record_count + going_on.pending_keys
+    total_count = progress.record_count + progress.pending_keys
     return (
-        element("progress", value=going_on.record_count, max=max(total_count, 1), aria_label="The run's progress"),
+        element("progress", value=progress.record_count, max=max(total_count, 1), aria_label="The run's progress"),
         element(
             "span",
-            f"{format_count(going_on.record_count, 'record')} so far,"
-            f" {format_count(going_on.pending_keys, 'key')} to go",
+            f"{format_count(progress.record_count, 'record')} so far,"
+            f" {format_count(progress.pending_keys, 'key')} to go",
         ),
     )
 

@@ -67,7 +67,7 @@ class _PageResponder:
     def endpoint(self, answer: PageHandler) -> Endpoint:
         """Return the page's endpoint. Starlette runs it in a thread, because it reads and searches files."""
 
-        def respond(request: Request) -> Response:
+        def respond_with_page(request: Request) -> Response:
             workspace, fault = self._project.load_current_project()
             page_request = PageRequest(
                 workspace=workspace, path_params=request.path_params, query_params=request.query_params
@@ -86,7 +86,7 @@ class _PageResponder:
                 else self._page_response(page_or_response, fault)
             )
 
-        return respond
+        return respond_with_page
 
     async def respond_not_found(self, _request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -101,10 +101,10 @@ class _PageResponder:
 def _asset_endpoint(file: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     content = resources.files(__package__).joinpath(file).read_bytes()
 
-    async def respond(_request: Request) -> Response:
+    async def respond_with_file(_request: Request) -> Response:
         return Response(content, media_type=media_type)
 
-    return respond
+    return respond_with_file
 
 
 def _html_response(page: Html, status: int) -> Response:

@@ -79,11 +79,11 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _timestamps(column: pa.ChunkedArray, of: pa.TimestampType) -> list[Json]:
+def _timestamps(column: pa.ChunkedArray, arrow_type: pa.TimestampType) -> list[Json]:
     texts = pc.strftime(pc.cast(column, pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%S")
     texts = pc.replace_substring_regex(texts, WHOLE_SECONDS, "")
     texts = pc.replace_substring_regex(texts, WHOLE_MILLISECONDS, r"\1")
-    if of.tz is not None:
+    if arrow_type.tz is not None:
         texts = pc.binary_join_element_wise(texts, "Z", "")
     return _cast_to_text(texts)
 
@@ -113,26 +113,26 @@ def _floats(values: pa.Array) -> Iterator[pa.Array]:
         yield from _floats(values.flatten())
 
 
-def _converter(of: pa.DataType) -> Converter | None:
+def _converter(arrow_type: pa.DataType) -> Converter | None:
     """Return the function that turns a value of the type into a JSON value; None if it is one already."""
-    if pa.types.is_nested(of):
-        return _nested_converter(of)
+    if pa.types.is_nested(arrow_type):
+        return _nested_converter(arrow_type)
     for is_type, converter in CONVERTERS:
-        if is_type(of):
+        if is_type(arrow_type):
             return converter
-    if pa.types.is_timestamp(of):
-        return _zoned_text if of.tz is not None else _time_text
+    if pa.types.is_timestamp(arrow_type):
+        return _zoned_text if arrow_type.tz is not None else _time_text
     return None
 
 
-def _nested_converter(of: pa.DataType) -> Converter:
-    if pa.types.is_struct(of):
-        field_converters = [(field.name, _null_safe(_converter(field.type))) for field in of]
+def _nested_converter(arrow_type: pa.DataType) -> Converter:
+    if pa.types.is_struct(arrow_type):
+        field_converters = [(field.name, _null_safe(_converter(field.type))) for field in arrow_type]
         return lambda value: {name: convert(value[name]) for name, convert in field_converters}
-    if pa.types.is_map(of):
-        key, item = _converter(of.key_type), _null_safe(_converter(of.item_type))
+    if pa.types.is_map(arrow_type):
+        key, item = _converter(arrow_type.key_type), _null_safe(_converter(arrow_type.item_type))
         return lambda entries: {_key_text(key(k) if key else k): item(v) for k, v in entries}
-    element = _null_safe(_converter(of.value_type))
+    element = _null_safe(_converter(arrow_type.value_type))
     return lambda values: [element(value) for value in values]
 
 

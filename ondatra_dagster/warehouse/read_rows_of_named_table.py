@@ -61,10 +61,10 @@ def _read_from_files(table: NamedTable, limit: int | None) -> TableRows:
     return TableRows(first_page.column_names, _chain_pages(first_page, pages, table), snapshot.rows)
 
 
-def _chain_pages(first: pa.Table, more: Iterator[pa.Table], table: NamedTable) -> Iterator[pa.Table]:
+def _chain_pages(first: pa.Table, next_pages: Iterator[pa.Table], table: NamedTable) -> Iterator[pa.Table]:
     yield first
     try:
-        yield from more
+        yield from next_pages
     except UnsupportedTableError as error:
         raise WarehouseError(f"{table.name} can't be read to its end: {error}") from error
     except FileNotFoundError as error:
@@ -127,22 +127,22 @@ def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = No
     yield schema.empty_table()
 
 
-def arrow_type(written: Any) -> pa.DataType:
+def arrow_type(table_type: Any) -> pa.DataType:
     """Return the Arrow type of a Delta schema's type. Raises UnsupportedTableError."""
-    if isinstance(written, str):
-        decimal_match = DECIMAL_PATTERN.fullmatch(written)
+    if isinstance(table_type, str):
+        decimal_match = DECIMAL_PATTERN.fullmatch(table_type)
         if decimal_match:
             return pa.decimal128(int(decimal_match.group(1)), int(decimal_match.group(2)))
-        if written not in PLAIN_TYPES:
-            raise UnsupportedTableError(f"the type {written}")
-        return PLAIN_TYPES[written]
-    if written["type"] == "array":
-        return pa.list_(arrow_type(written["elementType"]))
-    if written["type"] == "map":
-        return pa.map_(arrow_type(written["keyType"]), arrow_type(written["valueType"]))
-    if written["type"] == "struct":
-        return pa.struct([pa.field(field["name"], arrow_type(field["type"])) for field in written["fields"]])
-    raise UnsupportedTableError(f"the type {written['type']}")
+        if table_type not in PLAIN_TYPES:
+            raise UnsupportedTableError(f"the type {table_type}")
+        return PLAIN_TYPES[table_type]
+    if table_type["type"] == "array":
+        return pa.list_(arrow_type(table_type["elementType"]))
+    if table_type["type"] == "map":
+        return pa.map_(arrow_type(table_type["keyType"]), arrow_type(table_type["valueType"]))
+    if table_type["type"] == "struct":
+        return pa.struct([pa.field(field["name"], arrow_type(field["type"])) for field in table_type["fields"]])
+    raise UnsupportedTableError(f"the type {table_type['type']}")
 
 
 def _read_file_pages(
@@ -181,11 +181,11 @@ def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, 
     return values if values.type == column_type else values.cast(column_type)
 
 
-def _partition_value(text: str | None, written: Any, times: int) -> pa.Array:
-    if written not in PARTITION_TYPES:
-        raise UnsupportedTableError(f"partitions by {written}")
+def _partition_value(text: str | None, table_type: Any, times: int) -> pa.Array:
+    if table_type not in PARTITION_TYPES:
+        raise UnsupportedTableError(f"partitions by {table_type}")
     value = pa.scalar(text or None, pa.string())  # Delta has no empty text in a partition: it means null
-    return pa.repeat(value.cast(PLAIN_TYPES[written]), times)
+    return pa.repeat(value.cast(PLAIN_TYPES[table_type]), times)
 
 
 def _physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
@@ -193,22 +193,23 @@ def _physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
     return name
 
 
-def _rename_fields(found: pa.DataType, written: Any) -> pa.DataType:
+def _rename_fields(file_type: pa.DataType, table_type: Any) -> pa.DataType:
     """Return a file's own type with the field names that the table has."""
-    if isinstance(written, str):
-        return found
-    if written["type"] == "array":
-        return pa.list_(_rename_fields(found.value_type, written["elementType"]))
-    if written["type"] == "map":
+    if isinstance(table_type, str):
+        return file_type
+    if table_type["type"] == "array":
+        return pa.list_(_rename_fields(file_type.value_type, table_type["elementType"]))
+    if table_type["type"] == "map":
         return pa.map_(
-            _rename_fields(found.key_type, written["keyType"]), _rename_fields(found.item_type, written["valueType"])
+            _rename_fields(file_type.key_type, table_type["keyType"]),
+            _rename_fields(file_type.item_type, table_type["valueType"]),
         )
-    fields_by_name = {_physical_name(field, is_mapped=True): field for field in written["fields"]}
+    fields_by_name = {_physical_name(field, is_mapped=True): field for field in table_type["fields"]}
     return pa.struct(
         [
             pa.field(fields_by_name[child.name]["name"], _rename_fields(child.type, fields_by_name[child.name]["type"]))
             if child.name in fields_by_name
             else child
-            for child in found
+            for child in file_type
         ]
     )

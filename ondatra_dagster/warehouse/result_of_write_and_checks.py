@@ -51,12 +51,12 @@ def checks_failed_error(model: Model, findings: Iterable[RowCheckResult]) -> Che
     return ChecksFailedError("\n".join(messages), findings) if messages else None
 
 
-def _format_failure(model: Model, finding: RowCheckResult) -> str:
-    samples = "; ".join(map(_format_sample, finding.samples[:MAX_SHOWN_SAMPLES]))
-    ending = "; …" if finding.failed_rows > MAX_SHOWN_SAMPLES else ""
+def _format_failure(model: Model, check_result: RowCheckResult) -> str:
+    samples = "; ".join(map(_format_sample, check_result.samples[:MAX_SHOWN_SAMPLES]))
+    ending = "; …" if check_result.failed_rows > MAX_SHOWN_SAMPLES else ""
     sample_list = f" ({samples}{ending})" if samples else ""
     remedy = "nothing was written; correct the rows at their source, or the check"
-    return f"{model.file}:{finding.check.line}: {finding}{sample_list}; {remedy}"
+    return f"{model.file}:{check_result.check.line}: {check_result}{sample_list}; {remedy}"
 
 
 def _format_sample(row: SampleRow) -> str:

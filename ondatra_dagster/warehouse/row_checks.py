@@ -60,15 +60,15 @@ class RowChecks:
         return [check for check in self._model.checks if check.check_type in words]
 
 
-def _combine_findings(before: RowCheckResult | None, now: RowCheckResult) -> RowCheckResult:
+def _combine_findings(earlier_result: RowCheckResult | None, result: RowCheckResult) -> RowCheckResult:
     """Return a check's result for all batches of rows so far. An audit checks all rows of the table each time."""
-    if before is None or now.check.check_type is CheckType.AUDIT:
-        return now
+    if earlier_result is None or result.check.check_type is CheckType.AUDIT:
+        return result
     return dataclasses.replace(
-        now,
-        failed_rows=before.failed_rows + now.failed_rows,
-        rows=(before.rows or 0) + (now.rows or 0),
-        samples=(*before.samples, *now.samples)[:MAX_SAMPLES],
+        result,
+        failed_rows=earlier_result.failed_rows + result.failed_rows,
+        rows=(earlier_result.rows or 0) + (result.rows or 0),
+        samples=(*earlier_result.samples, *result.samples)[:MAX_SAMPLES],
     )
 
 
@@ -122,8 +122,8 @@ def _raise_for_condition(rows: DataFrame, checks: Sequence[RowCheck], model: Mod
             raise ProjectError([_condition_problem(model, check, f"{check}: {spark_error_message(error)}")]) from None
 
 
-def _condition_problem(model: Model, check: RowCheck, what: str) -> Problem:
-    return Problem(file=model.file, line=check.line, description=what, remedy="correct the condition")
+def _condition_problem(model: Model, check: RowCheck, description: str) -> Problem:
+    return Problem(file=model.file, line=check.line, description=description, remedy="correct the condition")
 
 
 def _sample_failing_rows(rows: DataFrame, check: RowCheck, model: Model) -> tuple[SampleRow, ...]:

@@ -44,23 +44,24 @@ def same_keys(names: Sequence[str], left: str, right: str) -> Column:
     return reduce(Column.__and__, [column_of(name, left).eqNullSafe(column_of(name, right)) for name in names])
 
 
-def canonical_value(value: Column, of: DataType) -> Column:
+def canonical_value(value: Column, data_type: DataType) -> Column:
     """Return the value in a form that Spark compares and hashes correctly; plain types are unchanged."""
-    if isinstance(of, StructType):
+    if isinstance(data_type, StructType):
         member_values = [
             member_value
-            for field in of.fields
+            for field in data_type.fields
             for member_value in _with_presence(value.getField(field.name), field.dataType)
         ]
         members = [member_value.alias(f"p{index}") for index, member_value in enumerate(member_values)]
         return F.when(value.isNotNull(), F.struct(F.lit(len(member_values)).alias("n"), *members))
-    if isinstance(of, ArrayType):
-        return _canonical_array(value, of.elementType)
-    if isinstance(of, MapType):
+    if isinstance(data_type, ArrayType):
+        return _canonical_array(value, data_type.elementType)
+    if isinstance(data_type, MapType):
         entries = F.transform(
             F.map_entries(value),
             lambda entry: F.struct(
-                canonical_value(entry["key"], of.keyType).alias("k"), *_named_presence(entry["value"], of.valueType)
+                canonical_value(entry["key"], data_type.keyType).alias("k"),
+                *_named_presence(entry["value"], data_type.valueType),
             ),
         )
         return F.when(value.isNotNull(), F.struct(F.size(value).alias("n"), F.array_sort(entries).alias("e")))
@@ -112,13 +113,13 @@ def _canonical_array(value: Column, element: DataType) -> Column:
     return F.when(value.isNotNull(), F.struct(F.size(value).alias("n"), elements.alias("e")))
 
 
-def _with_presence(value: Column, of: DataType) -> tuple[Column, Column]:
+def _with_presence(value: Column, data_type: DataType) -> tuple[Column, Column]:
     """Return whether a part of a nested value is null, and its value. Hashes skip nulls."""
-    return value.isNull(), canonical_value(value, of)
+    return value.isNull(), canonical_value(value, data_type)
 
 
-def _named_presence(value: Column, of: DataType) -> tuple[Column, Column]:
-    is_null, canonical = _with_presence(value, of)
+def _named_presence(value: Column, data_type: DataType) -> tuple[Column, Column]:
+    is_null, canonical = _with_presence(value, data_type)
     return is_null.alias("is_null"), canonical.alias("v")
 
 
@@ -132,9 +133,9 @@ class RowDifference(NamedTuple):
     only_right: DataFrame
 
 
-def row_difference(ours: DataFrame, theirs: DataFrame, fields: Sequence[StructField]) -> RowDifference:
+def row_difference(left_rows: DataFrame, right_rows: DataFrame, fields: Sequence[StructField]) -> RowDifference:
     """Return the rows that each side has too many, compared by `fields`. Both sides are read twice."""
-    left, right = _with_hashes(ours, fields), _with_hashes(theirs, fields)
+    left, right = _with_hashes(left_rows, fields), _with_hashes(right_rows, fields)
     signed_rows = left.select(*HASH_COLUMNS, F.lit(1).alias(SURPLUS_COLUMN)).unionAll(
         right.select(*HASH_COLUMNS, F.lit(-1).alias(SURPLUS_COLUMN))
     )

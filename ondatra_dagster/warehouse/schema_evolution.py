@@ -102,7 +102,7 @@ def plan_column_changes(
     retyped_fields = []
     for name in table_fields.keys() & query_fields.keys():
         old, new = table_fields[name].dataType, query_fields[name].dataType
-        if is_assignable(new, into=old):
+        if is_assignable(new, target=old):
             continue
         if _may_widen(old, new):
             widened_fields.append(StructField(table_fields[name].name, new))
@@ -125,22 +125,23 @@ def _type_change_message(old: StructField, new: StructField) -> str:
     )
 
 
-def is_assignable(new: DataType, *, into: DataType) -> bool:
-    """Return whether every value of type `new` fits `into` without a change."""
-    return ddl_type(new) == ddl_type(into) or _may_widen(new, into)
+def is_assignable(new: DataType, *, target: DataType) -> bool:
+    """Return whether every value of type `new` fits `target` without a change."""
+    return ddl_type(new) == ddl_type(target) or _may_widen(new, target)
 
 
-def ddl_type(of: DataType) -> str:
+def ddl_type(data_type: DataType) -> str:
     """Return the type in SQL, with quoted field names and never shortened."""
-    if isinstance(of, StructType):
-        return f"struct<{', '.join(f'{quote_name(field.name)}: {ddl_type(field.dataType)}' for field in of.fields)}>"
-    if isinstance(of, ArrayType):
-        return f"array<{ddl_type(of.elementType)}>"
-    if isinstance(of, MapType):
-        return f"map<{ddl_type(of.keyType)}, {ddl_type(of.valueType)}>"
-    if isinstance(of, CharType | VarcharType):
+    if isinstance(data_type, StructType):
+        fields = (f"{quote_name(field.name)}: {ddl_type(field.dataType)}" for field in data_type.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{ddl_type(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{ddl_type(data_type.keyType)}, {ddl_type(data_type.valueType)}>"
+    if isinstance(data_type, CharType | VarcharType):
         return "string"
-    return of.simpleString()
+    return data_type.simpleString()
 
 
 def _may_widen(old: DataType, new: DataType) -> bool:
@@ -170,18 +171,18 @@ def _column_problems(field: StructField) -> Iterator[str]:
             yield f"column {field.name!r} is of type {type_name}, which a table can't have; {UNSUPPORTED_TYPES[prefix]}"
 
 
-def _plain_types(of: DataType) -> Iterator[DataType]:
+def _plain_types(data_type: DataType) -> Iterator[DataType]:
     """Yield the plain types in a type."""
-    if isinstance(of, ArrayType):
-        yield from _plain_types(of.elementType)
-    elif isinstance(of, MapType):
-        yield from _plain_types(of.keyType)
-        yield from _plain_types(of.valueType)
-    elif isinstance(of, StructType):
-        for field in of.fields:
+    if isinstance(data_type, ArrayType):
+        yield from _plain_types(data_type.elementType)
+    elif isinstance(data_type, MapType):
+        yield from _plain_types(data_type.keyType)
+        yield from _plain_types(data_type.valueType)
+    elif isinstance(data_type, StructType):
+        for field in data_type.fields:
             yield from _plain_types(field.dataType)
     else:
-        yield of
+        yield data_type
 
 
 STALE_HASHES = "ondatra.stale_hashes"  # a property: the rows' stored hashes were computed from other columns
@@ -263,17 +264,17 @@ class TableAlterer:
         self._run_alter(f"drop columns ({old_name})")
         self._run_alter(f"rename column {new_name} to {old_name}")
 
-    def _is_castable(self, column: str, of: str) -> bool:
+    def _is_castable(self, column: str, data_type: str) -> bool:
         with contextlib.suppress(AnalysisException):
-            self._session.sql(f"select try_cast({column} as {of}) from {self._table}")
+            self._session.sql(f"select try_cast({column} as {data_type}) from {self._table}")
             return True
         return False
 
     def _column_names(self) -> list[str]:
         return self._session.sql(f"select * from {self._table} limit 0").columns
 
-    def _run_alter(self, what: str) -> None:
-        self._session.sql(f"alter table {self._table} {what}").collect()
+    def _run_alter(self, action: str) -> None:
+        self._session.sql(f"alter table {self._table} {action}").collect()
 
 
 def property_literals(properties: Mapping[str, str]) -> str:

@@ -57,7 +57,7 @@ def test_runs_sensors_and_freshness_work_on_postgres(shop: ShopProject, api: Dem
     (sync,) = shop.workspace.syncs.values()
     pause_sync(sync)
     plan = plan_run(shop.workspace)
-    assert 0 == execute_plan(shop.workspace, plan, RunCommandOptions(as_json=True), opened=shop.open_engine)
+    assert 0 == execute_plan(shop.workspace, plan, RunCommandOptions(as_json=True), open_service=shop.open_engine)
     resume_sync(sync)
     with open_instance(shop.workspace.settings) as instance:
         assert "PostgresEventLogStorage" == type(instance.event_log_storage).__name__

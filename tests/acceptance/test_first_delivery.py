@@ -211,5 +211,5 @@ def test_a_run_with_nothing_to_do_opens_nothing(shop: SparkProject, api: DemoApi
         raise AssertionError("nothing was to be opened")
 
     workspace = shop.workspace
-    assert 0 == execute_plan(workspace, workspace.plan(None), opened=opened)
+    assert 0 == execute_plan(workspace, workspace.plan(None), open_service=opened)
     assert [] == took(api)

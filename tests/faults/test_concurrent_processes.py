@@ -59,7 +59,7 @@ def shop(tmp_path: Path, api: FakeApi) -> ShopProject:
     write_contacts(shop.root, **{f"c{number}": f"c{number}@example.com" for number in range(ROWS)})
     api.faults.always = Fault(times=None, status=400)
     workspace = shop.workspace
-    execute_plan(workspace, workspace.plan(), opened=shop.open_engine)
+    execute_plan(workspace, workspace.plan(), open_service=shop.open_engine)
     (sync,) = workspace.syncs.values()
     with sync.open_queue() as queue:
         assert ROWS == retry_waiting_now(queue)

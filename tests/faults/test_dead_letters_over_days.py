@@ -68,7 +68,7 @@ def runs(shop: ShopProject, settable_clock: SettableClock) -> Callable[[], int]:
 
     def run_now() -> int:
         workspace = dataclasses.replace(shop.workspace, clock=settable_clock)
-        return execute_plan(workspace, workspace.plan(), opened=shop.open_engine)
+        return execute_plan(workspace, workspace.plan(), open_service=shop.open_engine)
 
     return run_now
 

@@ -48,7 +48,7 @@ def test_every_acknowledged_event_is_in_the_table_once(tmp_path: Path) -> None:
     assert [] == [page for page, times in counts.items() if times != 1]
     assert sorted(senders.acknowledged_pages) == sorted(counts)
     assert total == len(counts)
-    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, most=1)
+    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, limit=1)
 
 
 @pytest.mark.parametrize("point", FLUSH_KILL_POINTS)
@@ -61,7 +61,7 @@ def test_a_flush_killed_at_any_point_is_completed_by_the_next_one(tmp_path: Path
     assert -signal.SIGKILL == flush(project.root, point)
     assert 0 == flush(project.root)
     assert ["0", "1", "2", "3", "4"] == read_plain_rows(project.root)
-    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, most=1)
+    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, limit=1)
 
 
 def test_the_events_of_each_sender_stay_in_order(tmp_path: Path) -> None:

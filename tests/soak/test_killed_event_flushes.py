@@ -77,7 +77,7 @@ def test_every_acknowledged_event_is_in_the_delta_table_once(tmp_path: Path) -> 
     assert sorted(acknowledged) == sorted(counts)
     assert len(WAVES) * count_events(senders=SENDERS, requests=REQUESTS) == len(counts)
     assert len(counts) >= EVENTS
-    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, most=1)
+    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, limit=1)
 
 
 def test_a_run_killed_while_it_drops_events_is_completed_by_the_next_one(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_a_run_killed_while_it_drops_events_is_completed_by_the_next_one(tmp_pat
         serving.client.post({"page": "5"})
     assert 0 == run(project.root)
     assert [str(number) for number in range(6)] == sorted(pages(project.root))
-    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, most=1)
+    assert [] == read_page_after(event_store_path(project.settings), "events.views", 0, limit=1)

@@ -73,9 +73,9 @@ class ProjectObserver:
         self._dagster = dagster
         self._api = api
 
-    def wait_until(self, happened: Callable[[], object]) -> None:
+    def wait_until(self, is_reached: Callable[[], object]) -> None:
         give_up_at = time.monotonic() + DAY_SECONDS
-        while not happened():
+        while not is_reached():
             assert time.monotonic() < give_up_at, (self.runs(), self.history("sync.crm"), self.emails())
             time.sleep(LOOK_SECONDS)
 

@@ -234,6 +234,6 @@ def test_a_run_that_was_overtaken_runs_its_query_again(source: AppendSource) -> 
     frame = evaluate_query(lake.warehouse, ROW_BY_ROW, {SOURCE: old})
     source.pending_properties("2, 'b'")
     assert [(2, "b")] == source.run(ROW_BY_ROW)
-    written = lake.write_frame(ROW_BY_ROW, frame, planned=planned, **{SOURCE: old})
+    written = lake.write_frame(ROW_BY_ROW, frame, planned_version=planned, **{SOURCE: old})
     assert not written.has_changes
     assert {SOURCE: format_table_version(lake.state(table))} == written.inputs

@@ -275,4 +275,4 @@ def test_a_run_flushes_events_and_a_dry_run_only_reports_them(shared_warehouse: 
     assert {"/a": 1, "/b": 2, "/c": 3} == spark.rowids_by_value("events.views", "page")
     assert not spark.workspace.plan().has_work
     assert {} == spark.workspace.events_without_model()
-    assert [] == read_page_after(event_store_path(settings), "events.views", 0, most=9)
+    assert [] == read_page_after(event_store_path(settings), "events.views", 0, limit=9)

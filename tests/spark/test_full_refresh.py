@@ -269,7 +269,7 @@ def test_a_change_that_no_sync_has_read_is_not_sent_as_part_of_its_group(
     assert "hasn't seen yet what m.lines changed while it had kind merge" in capfd.readouterr().err
     assert [] == sent(shop)
     monkeypatch.chdir(shop.root)
-    assert 0 == run_verb(["resync", "m.lines"], opened=shop.open_engine)
+    assert 0 == run_verb(["resync", "m.lines"], open_service=shop.open_engine)
     assert [("a", "insert")] * 2 == sent(shop)
 
 

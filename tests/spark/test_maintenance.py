@@ -264,14 +264,14 @@ def run_some(shop: SparkProject, *models: str) -> None:
     workspace = shop.workspace
     plan = workspace.plan(set(models))
     assert 0 == execute_plan(
-        workspace, plan, RunCommandOptions(as_json=True), opened=shop._open_engine_without_sync_log
+        workspace, plan, RunCommandOptions(as_json=True), open_service=shop._open_engine_without_sync_log
     )
 
 
 def told_by(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
     """Run `ondatra maintain`, and return the result of each duty."""
     capfd.readouterr()
-    code = run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
+    code = run_maintenance(shop.workspace, as_json=True, open_service=shop.open_engine)
     lines = [orjson.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert 0 == code, lines
     return {line["task"]: line for line in lines}

@@ -134,7 +134,7 @@ def test_maintain_appends_the_records_of_runs_without_spark(
     assert not Path(shop.table_path("ondatra.sync_log")).exists()
     for said in ("2 records appended", "0 records appended"):
         capfd.readouterr()
-        assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+        assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
         assert said in capfd.readouterr().err
     assert 2 == logged(shop).num_rows
 

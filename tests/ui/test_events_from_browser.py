@@ -67,7 +67,7 @@ def sends(page: Page, port: int, event: object) -> Any:
 
 
 def taken(project: EventProject) -> int:
-    return len(read_page_after(event_store_path(project.settings), "events.views", 0, most=9))
+    return len(read_page_after(event_store_path(project.settings), "events.views", 0, limit=9))
 
 
 def test_a_page_with_an_allowed_origin_sends_and_reads_the_answer(tmp_path: Path, site_origin: str, page: Page) -> None:

@@ -55,10 +55,10 @@ def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, si
     return bool(dead_letters)
 
 
-def report_no_dead_letters(seen: QueueReadResult, *, told: str = "there are no dead letters") -> int:
+def report_no_dead_letters(read_result: QueueReadResult, *, message: str = "there are no dead letters") -> int:
     """Print that there are no dead letters, or why that is unknown; return the exit code."""
-    print_message(f"the dead letters are unknown: {seen.loss_message}" if seen.loss_message else told)
-    return 1 if seen.loss_message else 0
+    print_message(f"the dead letters are unknown: {read_result.loss_message}" if read_result.loss_message else message)
+    return 1 if read_result.loss_message else 0
 
 
 def _print_objects(letters: Iterable[DeadLetter]) -> bool:

@@ -43,7 +43,7 @@ def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click c
 
 def _print_result(check: str, result: CheckResult, *, as_json: bool) -> None:
     if as_json:
-        print_json({"check": check, "level": result.level, "what": result.what, "remedy": result.remedy})
+        print_json({"check": check, "level": result.level, "what": result.description, "remedy": result.remedy})
     else:
         click.echo(
             indent_lines(replace_control_characters(f"{result.level:<{LEVEL_WIDTH}}  {check:<{NAME_WIDTH}}  {result}"))

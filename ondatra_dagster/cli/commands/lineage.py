@@ -72,7 +72,7 @@ def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
         yield from (("   " if is_last else "│  ") + line for line in lines)
 
 
-def _input_name(project: Project, read: Input) -> str:
-    if isinstance(read, ModelInput):
-        return project.models[read.model].name
-    return f"{read.format}.`{read.path}`" if isinstance(read, FileInput) else read.name
+def _input_name(project: Project, input_: Input) -> str:
+    if isinstance(input_, ModelInput):
+        return project.models[input_.model].name
+    return f"{input_.format}.`{input_.path}`" if isinstance(input_, FileInput) else input_.name

@@ -13,19 +13,19 @@ from ondatra_dagster.row_changes import Json
 @click.command("maintain")
 @click.option("as_json", "--json", is_flag=True, help="Print one JSON object per task.")
 @click.pass_obj
-def command(opened: OpenRunService | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+def command(open_service: OpenRunService | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Free the space that is no longer needed, and keep tables quick to read.
 
     First each sync enqueues the new changes of its table, and the sync log gets the new records, so nothing is lost.
     Spark starts only if one of the tasks needs it.
     """
-    return run_maintenance(open_workspace(), as_json=as_json, opened=opened or open_run_service)
+    return run_maintenance(open_workspace(), as_json=as_json, open_service=open_service or open_run_service)
 
 
-def run_maintenance(workspace: Workspace, *, as_json: bool, opened: OpenRunService = open_run_service) -> int:
+def run_maintenance(workspace: Workspace, *, as_json: bool, open_service: OpenRunService = open_run_service) -> int:
     """Run each maintenance task and report it; return 1 if one failed."""
     is_successful = True
-    with interruption.graceful_shutdown(), opened(workspace) as engine:
+    with interruption.graceful_shutdown(), open_service(workspace) as engine:
         for task_result in engine.run_maintenance():
             is_successful = is_successful and task_result.is_successful
             if as_json:

@@ -40,5 +40,5 @@ def resume(sync: str) -> int:
     return 0
 
 
-def _pending_units(seen: QueueReadResult, sync: Sync) -> str:
-    return f"{format_count(seen.status.depth if seen.status else 0, unit_noun(sync))} pending"
+def _pending_units(read_result: QueueReadResult, sync: Sync) -> str:
+    return f"{format_count(read_result.status.depth if read_result.status else 0, unit_noun(sync))} pending"

@@ -37,7 +37,7 @@ def command(
     if preview:
         if not show_dead_letters(chosen_sync, as_json=as_json, limit=limit, since=since_utc):
             message = "there are no such dead letters" if since else "there are no dead letters"
-            return report_no_dead_letters(workspace.try_read_queue(chosen_sync.id), told=message)
+            return report_no_dead_letters(workspace.try_read_queue(chosen_sync.id), message=message)
         return 0
     if loss_message := workspace.try_read_queue(chosen_sync.id).loss_message:
         print_message(

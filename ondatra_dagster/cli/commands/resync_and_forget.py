@@ -23,7 +23,7 @@ from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import Resync
 @click.option("as_json", "--json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_obj
 def resync(
-    opened: OpenRunService | None,
+    open_service: OpenRunService | None,
     sync: str,
     assume_delivered: bool,  # noqa: FBT001 - click calls it by name
     deletes: bool,  # noqa: FBT001
@@ -34,8 +34,8 @@ def resync(
         raise click.UsageError("--assume-delivered sends nothing, so it can't be combined with --deletes")
     workspace, chosen_sync = open_sync(sync)
     resync_options = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
-    opened = opened or open_run_service
-    with interruption.graceful_shutdown(), opened(workspace) as engine:
+    open_service = open_service or open_run_service
+    with interruption.graceful_shutdown(), open_service(workspace) as engine:
         keys = resync_queue(
             chosen_sync, build_ports(workspace, chosen_sync, engine.tables.feed(chosen_sync)), resync_options
         )
@@ -44,7 +44,7 @@ def resync(
         return 0
     print_message(f"{format_count(keys, 'key')} of {chosen_sync.id} are sent again")
     options = RunCommandOptions(as_json=as_json, trigger="ondatra resync")
-    return execute_plan(workspace, workspace.sync_plan(chosen_sync), options, opened=opened)
+    return execute_plan(workspace, workspace.sync_plan(chosen_sync), options, open_service=open_service)
 
 
 @click.command("forget")

@@ -65,12 +65,12 @@ DEFAULT_OPTIONS = RunCommandOptions()
 )
 @click.option("as_json", "--json", is_flag=True, help="Print one JSON object per model or sync.")
 @click.pass_obj
-def command(opened: OpenRunService | None, /, selection: tuple[str, ...], **given: Any) -> int:
+def command(open_service: OpenRunService | None, /, selection: tuple[str, ...], **arguments: Any) -> int:
     """Bring tables and destinations up to date.
 
     SELECT names models as Dagster does: mart.orders, +sync.crm, 'mart.*'. Their syncs run with them.
     """
-    options = RunCommandOptions(**given)
+    options = RunCommandOptions(**arguments)
     workspace = open_workspace()
     for warning in workspace.warnings:
         print_message(f"warning: {warning}")
@@ -81,17 +81,17 @@ def command(opened: OpenRunService | None, /, selection: tuple[str, ...], **give
     for sync_id in options.allow_deletes:
         if useless_reason := _useless_reason(workspace, plan, sync_id):
             print_message(f"--allow-deletes {sync_id} allows nothing: {useless_reason}")
-    return execute_plan(workspace, plan, options, opened=opened or open_run_service)
+    return execute_plan(workspace, plan, options, open_service=open_service or open_run_service)
 
 
 def plan_run(
-    workspace: Workspace, chosen: Collection[str] | None = None, *, is_full: bool = False, is_dry: bool = False
+    workspace: Workspace, model_ids: Collection[str] | None = None, *, is_full: bool = False, is_dry: bool = False
 ) -> Plan:
     """Return the plan of a run. A dry run plans on copies, because SQLite creates files where it reads."""
     if not is_dry:
-        return workspace.plan(chosen, is_full=is_full)
+        return workspace.plan(model_ids, is_full=is_full)
     with open_dry_workspace(workspace) as dry_workspace:
-        return dry_workspace.plan(chosen, is_full=is_full)
+        return dry_workspace.plan(model_ids, is_full=is_full)
 
 
 def execute_plan(
@@ -99,7 +99,7 @@ def execute_plan(
     plan: Plan,
     options: RunCommandOptions = DEFAULT_OPTIONS,
     *,
-    opened: OpenRunService = open_run_service,
+    open_service: OpenRunService = open_run_service,
 ) -> int:
     """Run a plan, report each model and sync when it ends, and return the exit code."""
     if options.is_dry:
@@ -116,7 +116,7 @@ def execute_plan(
     with (
         interruption.graceful_shutdown(),
         contextlib.closing(progress),
-        opened(workspace, progress, is_dry=options.is_dry) as engine,
+        open_service(workspace, progress, is_dry=options.is_dry) as engine,
     ):
         if plan.needs_tables:
             engine.tables.start_early(step.model for step in plan.models if step.will_run)

@@ -152,22 +152,24 @@ def _sync_line(workspace: Workspace, step: SyncStep, last: PastRun | None) -> di
     }
 
 
-def _active_rules(alerting: Iterable[ActiveAlert], subject_type: str, name: str) -> list[Json]:
-    return [alert.rule for alert in alerting if (alert.type, alert.subject) == (subject_type, name)]
+def _active_rules(active_alerts: Iterable[ActiveAlert], subject_type: str, name: str) -> list[Json]:
+    return [alert.rule for alert in active_alerts if (alert.type, alert.subject) == (subject_type, name)]
 
 
 def _format_column(line: Mapping[str, Json], name: str) -> object:
     """Format a field of a line for the table."""
     if name in ("oldest", "next_retry"):
-        return _format_seconds(line[f"{name}_seconds"], over="due" if name == "next_retry" else format_duration(0))
+        return _format_seconds(
+            line[f"{name}_seconds"], expired_text="due" if name == "next_retry" else format_duration(0)
+        )
     if name == "disk":
         size = line["disk_bytes"]
         return format_size(size) if isinstance(size, int) and size else ""
     return line.get(name)
 
 
-def _format_seconds(seconds: Json, *, over: str) -> str:
-    """Format a duration; `over` replaces one that isn't positive."""
+def _format_seconds(seconds: Json, *, expired_text: str) -> str:
+    """Format a duration; `expired_text` replaces one that isn't positive."""
     if not isinstance(seconds, int | float):
         return ""
-    return format_duration(seconds) if seconds > 0 else over
+    return format_duration(seconds) if seconds > 0 else expired_text

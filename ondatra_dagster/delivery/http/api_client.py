@@ -114,7 +114,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             self.token_source = TokenSource(
                 config.auth,
                 secret=lambda variable: values[variable.name],
-                ask=self._send_token_request,
+                send_request=self._send_token_request,
                 learn=self.redactor.add_secret,
                 clock=retry_clock.now,
                 folder=token_folder,
@@ -138,27 +138,29 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         """Return the value of a variable that the config names."""
         return self._secrets[name]
 
-    def send_request(self, prepared: PreparedRequest) -> HttpResponse:
+    def send_request(self, prepared_request: PreparedRequest) -> HttpResponse:
         """Send the request once, when the rate limit allows it; after Ctrl-C, raise instead."""
         interruption.raise_if_interrupted()
-        if self._rate_limit is None or not prepared.is_to_base_url:
-            return self._send_now(prepared)
+        if self._rate_limit is None or not prepared_request.is_to_base_url:
+            return self._send_now(prepared_request)
         with self._rate_limit.wait_for_turn() as connect_hook:
-            return self._send_now(prepared, connect_hook)
+            return self._send_now(prepared_request, connect_hook)
 
-    def _send_now(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
+    def _send_now(
+        self, prepared_request: PreparedRequest, connect_hook: ConnectHook = contextlib.nullcontext
+    ) -> HttpResponse:
         """Send the request once; raise SyncStoppedError if the sync was stopped: such a call has no answer to use."""
         if self._is_closed:
             raise SyncStoppedError
         request = httpx.Request(
-            prepared.method,
-            prepared.url,
-            headers=list(prepared.headers.items()),
-            content=prepared.content,
-            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
+            prepared_request.method,
+            prepared_request.url,
+            headers=list(prepared_request.headers.items()),
+            content=prepared_request.content,
+            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared_request.timeout_seconds)},
         )
         try:
-            with limit_response_time(prepared.timeout_seconds, connecting):
+            with limit_response_time(prepared_request.timeout_seconds, connect_hook):
                 answer = self._exchange(request)
         except (httpx.LocalProtocolError, UnicodeError) as error:
             answer = self.unsent_response(error, is_refused=True)
@@ -182,13 +184,13 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         finally:
             response.close()
 
-    def unsent_response(self, why: Exception, *, is_refused: bool) -> HttpResponse:
+    def unsent_response(self, error: Exception, *, is_refused: bool) -> HttpResponse:
         """Return the response for an unsent request: it is refused, or there is no token (not the rows' fault)."""
-        text = self._mask_reason(f"not sent: {why}")
+        text = self._mask_reason(f"not sent: {error}")
         return HttpResponse(NO_RESPONSE, text, is_refused=is_refused, is_unsent=not is_refused)
 
-    def _mask_reason(self, why: str) -> str:
-        return self.redactor.redact(why)[:_MAX_REASON_LENGTH]
+    def _mask_reason(self, reason: str) -> str:
+        return self.redactor.redact(reason)[:_MAX_REASON_LENGTH]
 
     def _send_token_request(self, question: TokenRequest) -> HttpResponse:
         """Request a token, with retries; return the last answer."""
@@ -252,10 +254,10 @@ class BatchCalls:
             # unmasked, as push() gets it now: a masked answer is a different one
             self._journal.record_response(call_key, answer)
 
-    def _send_with_retries(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
+    def _send_with_retries(self, prepared_request: PreparedRequest, call_key: CallKey) -> HttpResponse:
         is_uncertain = self._journal.is_rerun
         for tries in itertools.count(1):
-            answer = self._send_with_token(prepared, call_key)
+            answer = self._send_with_token(prepared_request, call_key)
             # no answer, or an unreadable one, leaves the outcome of the attempt unknown
             is_uncertain = is_uncertain or (answer.status_for_push == NO_RESPONSE and not answer.is_unsent)
             can_retry = answer.is_retryable and not (answer.is_refused or answer.is_unsent)
@@ -266,33 +268,33 @@ class BatchCalls:
             self._api.wait_before_retry(answer, tries)
         return dataclasses.replace(answer, is_uncertain=True) if is_uncertain and not answer.is_success else answer
 
-    def _send_with_token(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
+    def _send_with_token(self, prepared_request: PreparedRequest, call_key: CallKey) -> HttpResponse:
         """Send one request; if its token is refused, send one more with a new token."""
-        tokens = self._api.token_source if prepared.is_to_base_url else None
+        tokens = self._api.token_source if prepared_request.is_to_base_url else None
         if tokens is None:
-            return self._send_once(prepared, call_key)
+            return self._send_once(prepared_request, call_key)
         try:
             token = tokens.current_token()
-            answer = self._send_once(_add_token(prepared, token), call_key)
+            answer = self._send_once(_add_token(prepared_request, token), call_key)
             if answer.status_code != _UNAUTHORIZED:
                 return answer
             token = tokens.replace_token(token)
         except NoTokenError as error:
             return self._api.unsent_response(error, is_refused=False)
         self._journal.record_failure(call_key)
-        return self._send_once(_add_token(prepared, token), call_key)
+        return self._send_once(_add_token(prepared_request, token), call_key)
 
-    def _send_once(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        if prepared.method in _IDEMPOTENCY_KEY_METHODS:
+    def _send_once(self, prepared_request: PreparedRequest, call_key: CallKey) -> HttpResponse:
+        if prepared_request.method in _IDEMPOTENCY_KEY_METHODS:
             key = self._journal.idempotency_key(call_key).encode()
-            prepared = prepared.with_header(b"idempotency-key", key)
-        answer = self._api.send_request(prepared)
+            prepared_request = prepared_request.with_header(b"idempotency-key", key)
+        answer = self._api.send_request(prepared_request)
         self.call_counts.is_answered = self.call_counts.is_answered or answer.status_code != NO_RESPONSE
         return answer
 
 
-def _add_token(prepared: PreparedRequest, token: str) -> PreparedRequest:
-    return prepared.with_header(b"authorization", f"Bearer {token}".encode())
+def _add_token(prepared_request: PreparedRequest, token: str) -> PreparedRequest:
+    return prepared_request.with_header(b"authorization", f"Bearer {token}".encode())
 
 
 def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:

@@ -31,9 +31,9 @@ _connect_hook: ContextVar[ConnectHook] = ContextVar("connecting", default=contex
 
 
 @contextlib.contextmanager
-def limit_response_time(seconds: float, connecting: ConnectHook = contextlib.nullcontext) -> Iterator[None]:
+def limit_response_time(seconds: float, connect_hook: ConnectHook = contextlib.nullcontext) -> Iterator[None]:
     """Set a deadline, in so many seconds, for all that the body sends and receives."""
-    deadline, hook = _deadline.set(time.monotonic() + seconds), _connect_hook.set(connecting)
+    deadline, hook = _deadline.set(time.monotonic() + seconds), _connect_hook.set(connect_hook)
     try:
         yield
     finally:

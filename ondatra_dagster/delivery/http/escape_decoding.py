@@ -59,13 +59,13 @@ class DecodedText:
             layer = layer._source
         return start, end
 
-    def _source_offset(self, at: int, *, is_end: bool = False) -> int:
+    def _source_offset(self, position: int, *, is_end: bool = False) -> int:
         """Return the start of the letter in the source, or its end: an escape is masked as a whole."""
         positions, origins = self._offsets
-        index = bisect.bisect_right(positions, at) - 1
+        index = bisect.bisect_right(positions, position) - 1
         if index % 2:  # an escape; the text between two escapes was copied
             return origins[index + is_end]
-        return origins[index] + at - positions[index] + is_end
+        return origins[index] + position - positions[index] + is_end
 
     @functools.cached_property
     def _offsets(self) -> "tuple[array[int], array[int]]":
@@ -89,9 +89,9 @@ def decode_escapes(text: str) -> str:
     return ESCAPE.sub(_decode_match, text)
 
 
-def _decode_match(found: re.Match[str]) -> str:
+def _decode_match(match: re.Match[str]) -> str:
     """Return the character that an escape encodes, or the escape itself if it encodes none."""
-    return _decode_escape(found[0])
+    return _decode_escape(match[0])
 
 
 @functools.lru_cache(maxsize=4096)

@@ -30,9 +30,9 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")  # the characters that a header allows
 class NoTokenError(Exception):
     """An error of a sink that can't get a token; the text says why."""
 
-    def __init__(self, why: str, *, is_passing: bool = False) -> None:
-        super().__init__(why)
-        self.is_temporary = is_passing  # the server may give a token later
+    def __init__(self, reason: str, *, is_temporary: bool = False) -> None:
+        super().__init__(reason)
+        self.is_temporary = is_temporary  # the server may give a token later
 
 
 class OAuthTokens(NamedTuple):
@@ -66,17 +66,17 @@ class TokenRequest(NamedTuple):
 def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh: str | None) -> TokenRequest:
     """Return the request for a token, with the refresh token if there is one."""
 
-    def said(value: TextOrVariable) -> str:
+    def resolve_value(value: TextOrVariable) -> str:
         return secret(value) if isinstance(value, Variable) else value
 
-    form = {name: said(value) for name, value in auth.params}
+    form = {name: resolve_value(value) for name, value in auth.params}
     if refresh:
         form |= {"grant_type": "refresh_token", "refresh_token": refresh}
     else:
         form["grant_type"] = "client_credentials"
     if auth.scope:
         form["scope"] = auth.scope
-    client_id = said(auth.client_id)
+    client_id = resolve_value(auth.client_id)
     client_secret = secret(auth.client_secret) if auth.client_secret else None
     if auth.client_auth == "basic" and client_secret:
         # both are quoted as in a form, so that a colon in the id stays part of the id
@@ -103,11 +103,11 @@ def parse_token_response(answer: HttpResponse, *, now: float) -> OAuthTokens:
 
 def _token_refusal(answer: HttpResponse) -> NoTokenError:
     if answer.status_for_push == NO_RESPONSE:
-        return NoTokenError(answer.text, is_passing=not answer.is_refused)
+        return NoTokenError(answer.text, is_temporary=not answer.is_refused)
     fields = _parse_object(answer.text)
     reason = ", ".join(str(fields[name]) for name in ("error", "error_description") if fields.get(name))
     message = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
-    return NoTokenError(message, is_passing=answer.is_retryable)
+    return NoTokenError(message, is_temporary=answer.is_retryable)
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
@@ -135,8 +135,8 @@ def _renewal_time(expires_in: object, now: float) -> float | None:
 class TokenFile:
     """The file of the newest tokens from one refresh token. One process at a time requests new ones."""
 
-    def __init__(self, folder: Path, *grown_from: str) -> None:
-        name = hashlib.blake2b("\n".join(grown_from).encode(), digest_size=16).hexdigest()
+    def __init__(self, folder: Path, *name_parts: str) -> None:
+        name = hashlib.blake2b("\n".join(name_parts).encode(), digest_size=16).hexdigest()
         self._path = folder / f"{name}.json"
 
     @contextlib.contextmanager
@@ -183,14 +183,14 @@ class TokenSource:
         auth: OAuth2,
         *,
         secret: Callable[[Variable], str],
-        ask: Callable[[TokenRequest], HttpResponse],
+        send_request: Callable[[TokenRequest], HttpResponse],
         learn: Callable[[str], None],
         clock: Callable[[], float],
         folder: Path | None = None,
     ) -> None:
         self._auth = auth
         self._secret_value = secret
-        self._send_token_request = ask
+        self._send_token_request = send_request
         self._add_secret = learn
         self._clock = clock
         self._lock = threading.Lock()
@@ -211,14 +211,14 @@ class TokenSource:
                 return self._renew_tokens(None).access
             return self._tokens.access
 
-    def replace_token(self, refused: str) -> str:
+    def replace_token(self, refused_token: str) -> str:
         """Return another token; the first thread with a refused one renews it for all."""
         with self._lock:
-            if self._tokens is None or self._tokens.access == refused:
-                return self._renew_tokens(refused).access
+            if self._tokens is None or self._tokens.access == refused_token:
+                return self._renew_tokens(refused_token).access
             return self._tokens.access
 
-    def _renew_tokens(self, refused: str | None) -> OAuthTokens:
+    def _renew_tokens(self, refused_token: str | None) -> OAuthTokens:
         now = self._clock()
         if now < corrected_time(self._paused_until, set_at=self._paused_since, now=now):
             raise NoTokenError(self._failure)
@@ -228,7 +228,7 @@ class TokenSource:
             stored_tokens = self._file.load_tokens()
             if stored_tokens:
                 self._store_tokens(stored_tokens)
-                if stored_tokens.access != refused and not stored_tokens.is_expired(self._clock()):
+                if stored_tokens.access != refused_token and not stored_tokens.is_expired(self._clock()):
                     return stored_tokens
             tokens = self._request_tokens()
             if self._refresh_token != self._configured_refresh_token:

@@ -43,7 +43,7 @@ RATES_SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged="move it away: rate limits count from the next request on",
+    damage_advice="move it away: rate limits count from the next request on",
 )
 SELECT_NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
 # when the last of all requests up to that number has arrived: a later turn may arrive sooner

@@ -80,12 +80,12 @@ def _plain_encoding(text: str, public: str) -> SecretEncoding:
     return SecretEncoding(text.replace("+", " "), text.replace("+", " "))
 
 
-def _blankless_encoding(text: str, least: int, word: int = 0) -> SecretEncoding:
+def _blankless_encoding(text: str, min_length: int, word: int = 0) -> SecretEncoding:
     """Return the text without its blanks."""
     leading_blanks = len(text) - len(text.lstrip(_EDGE_BLANKS))
     trailing_blanks = len(text) - len(text.rstrip(_EDGE_BLANKS))
     blankless_text = BLANKS.sub("", text)
-    seed = blankless_text[: max(MIN_PREFIX_LENGTH, len(BLANKS.sub("", text[:least])))]
+    seed = blankless_text[: max(MIN_PREFIX_LENGTH, len(BLANKS.sub("", text[:min_length])))]
     return SecretEncoding(blankless_text, seed, word, leading_blanks, trailing_blanks)
 
 
@@ -126,7 +126,7 @@ def _encode_utf8_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
+def _base64_forms(secret: bytes, min_length: int) -> Iterator[SecretEncoding]:
     """Yield the spellings of the secret in the base64 of a longer text, at each of its three offsets.
 
     Basic credentials are an example: the base64 of user:password. The characters at the ends also encode the
@@ -135,7 +135,7 @@ def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
     for offset in range(3):
         padded_secret = bytes(offset) + secret
         start = (offset * 8 + 5) // 6
-        public_length = ((offset + least) * 8 + 5) // 6 - start
+        public_length = ((offset + min_length) * 8 + 5) // 6 - start
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             form = encode(padded_secret).decode()[start : len(padded_secret) * 8 // 6]
             if len(form) > MIN_SECRET_LENGTH:  # a shorter one may be part of any text
@@ -238,26 +238,28 @@ class Redactor:
             layer = decoded_layer
 
 
-def _find_whole(text: str, wanted: str) -> Iterator[tuple[int, int]]:
-    start = text.find(wanted)
+def _find_whole(text: str, secret_text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(secret_text)
     while start >= 0:
-        yield start, start + len(wanted)
-        start = text.find(wanted, start + len(wanted))
+        yield start, start + len(secret_text)
+        start = text.find(secret_text, start + len(secret_text))
 
 
-def _find_truncated(squeezed: DecodedText, layer: DecodedText, secret: SecretEncoding) -> Iterator[tuple[int, int]]:
+def _find_truncated(
+    blankless_layer: DecodedText, layer: DecodedText, secret: SecretEncoding
+) -> Iterator[tuple[int, int]]:
     """Yield the spans of the layer that have a secret: whole, more than half of it, or cut off."""
-    position = squeezed.text.find(secret.search_prefix)
+    position = blankless_layer.text.find(secret.search_prefix)
     while position >= 0:
-        length = _common_length(squeezed.text, position, secret)
-        start, end = squeezed.source_span(position, position + length)
+        length = _common_length(blankless_layer.text, position, secret)
+        start, end = blankless_layer.source_span(position, position + length)
         if length == len(secret.text):
             yield _extend_to_edges(layer.text, start, end, secret)
         elif length != secret.word_length and (2 * length >= len(secret.text) or _TRUNCATION.match(layer.text, end)):
             yield start, end
         else:
             length = 1
-        position = squeezed.text.find(secret.search_prefix, position + length)
+        position = blankless_layer.text.find(secret.search_prefix, position + length)
 
 
 def _extend_to_edges(text: str, start: int, end: int, secret: SecretEncoding) -> tuple[int, int]:

@@ -83,8 +83,8 @@ def _strip_tail(segment: str) -> str:
     return "".join(filter(str.isprintable, _SEGMENT_TAIL.sub("", segment))).replace(" ", "")
 
 
-def _decode_overlong(found: re.Match[str]) -> str:
-    return chr(int(found[1]) << 6 | int(found[2], 16) & 0x3F)
+def _decode_overlong(match: re.Match[str]) -> str:
+    return chr(int(match[1]) << 6 | int(match[2], 16) & 0x3F)
 
 
 def is_allowed_host(origin: UrlOrigin, allow_hosts: Collection[str]) -> bool:

@@ -43,10 +43,10 @@ _CHARSET = re.compile(r"(?:^|[;,\s])charset\s*=\s*[\"']?([\w.:+-]{1,40})[\"']?(?
 _WINDOWS_NAME = re.compile(r"(?:windows|win|cp)_?(874|125[0-8])")
 
 
-def new_decoder(content_type: str, begin: bytes) -> codecs.IncrementalDecoder:
+def new_decoder(content_type: str, first_bytes: bytes) -> codecs.IncrementalDecoder:
     """Return the decoder for a body with this Content-Type. Bytes that aren't text become U+FFFD."""
     name = _codec_name(content_type)
-    if name in _BYTE_ORDER_MARKS and not begin.startswith(_BYTE_ORDER_MARKS[name]):
+    if name in _BYTE_ORDER_MARKS and not first_bytes.startswith(_BYTE_ORDER_MARKS[name]):
         name = f"{name}_le"  # as browsers do
     return codecs.getincrementaldecoder(name)(errors="replace")
 

@@ -74,12 +74,12 @@ def _read_text_or_variable(node: ast.expr, problems: ProblemList) -> TextOrVaria
     return _read_variable(node, problems) if isinstance(node, ast.Dict) else read_text(node, problems)
 
 
-def _pairs_reader(read_name: LiteralReader, where: str) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
-        items = read_items(node, where)
+def _pairs_reader(read_name: LiteralReader, place: str) -> LiteralReader:
+    def read_pairs(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
+        items = read_items(node, place)
         return tuple((read_name(key, problems), _read_text_or_variable(value, problems)) for key, value in items)
 
-    return read
+    return read_pairs
 
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:
@@ -152,12 +152,12 @@ AUTH_READERS: Mapping[str, LiteralReader] = {
     "provider": _read_provider,
 }
 _AUTH_BY_KEYS: Mapping[frozenset[str], Callable[[Mapping[str, Any]], Auth]] = {
-    frozenset({"env"}): lambda given: BearerAuth(Variable(given["env"])),
-    frozenset({"env", "header"}): lambda given: HeaderAuth(Variable(given["env"]), given["header"]),
-    frozenset({"env", "param"}): lambda given: ParamAuth(Variable(given["env"]), given["param"]),
-    frozenset({"user", "pass"}): lambda given: BasicAuth(given["user"], given["pass"]),
-    frozenset({"oauth2"}): lambda given: given["oauth2"],
-    frozenset({"provider"}): lambda given: BearerAuth(given["provider"]),
+    frozenset({"env"}): lambda fields: BearerAuth(Variable(fields["env"])),
+    frozenset({"env", "header"}): lambda fields: HeaderAuth(Variable(fields["env"]), fields["header"]),
+    frozenset({"env", "param"}): lambda fields: ParamAuth(Variable(fields["env"]), fields["param"]),
+    frozenset({"user", "pass"}): lambda fields: BasicAuth(fields["user"], fields["pass"]),
+    frozenset({"oauth2"}): lambda fields: fields["oauth2"],
+    frozenset({"provider"}): lambda fields: BearerAuth(fields["provider"]),
 }
 
 
@@ -188,9 +188,9 @@ def read_api(tree: ast.Module, file: str) -> tuple[PushConfig | None, Sequence[P
     return PushConfig(**defaults | fields), problems
 
 
-def _check_token_url(node: ast.expr, given: Mapping[str, Any]) -> None:
-    auth = given.get("auth")
-    if isinstance(auth, OAuth2) and auth.token_url.startswith("/") and "base_url" not in given:
+def _check_token_url(node: ast.expr, fields: Mapping[str, Any]) -> None:
+    auth = fields.get("auth")
+    if isinstance(auth, OAuth2) and auth.token_url.startswith("/") and "base_url" not in fields:
         remedy = "give API a base_url, or write the whole address"
         raise InvalidLiteralError(node, f"token_url is the path {auth.token_url!r}, of no host", remedy)
 
@@ -277,17 +277,17 @@ _FIELD_NAMES = {
     "poll_timeout": "poll_timeout_seconds",
 }
 _RATE_LIMIT_READERS: Mapping[str, LiteralReader] = {
-    "requests": number_reader(least=1, whole=True),
+    "requests": number_reader(minimum=1, is_whole=True),
     "per": read_duration,
 }
 PUSH_READERS: Mapping[str, LiteralReader] = {
-    "batch_size": number_reader(least=WHOLE_TABLE_SIZE, whole=True),
+    "batch_size": number_reader(minimum=WHOLE_TABLE_SIZE, is_whole=True),
     "batch_mode": choice_reader(BATCH_MODES, "batch modes"),
-    "max_concurrent": number_reader(least=1, most=MAX_API_CONNECTIONS, whole=True),
+    "max_concurrent": number_reader(minimum=1, maximum=MAX_API_CONNECTIONS, is_whole=True),
     "on_batch_error": choice_reader(BATCH_ERROR_MODES, "ways to continue"),
     "poll_interval": read_duration,
     "poll_timeout": read_duration,
-    "max_attempts": number_reader(least=1, whole=True),
+    "max_attempts": number_reader(minimum=1, is_whole=True),
     "args": _read_args,
     "supported_kinds": list_reader(choice_reader(tuple(KINDS), "kinds")),
     "decimals": choice_reader(DECIMAL_FORMATS, "ways to write decimals"),
@@ -297,9 +297,9 @@ API_READERS: Mapping[str, LiteralReader] = {
     "base_url": _read_base_url,
     "auth": read_auth,
     "headers": _pairs_reader(_read_header_name, '"headers"'),
-    "timeout": number_reader(least=0.001),
-    "retry": number_reader(least=0, whole=True),
-    "backoff": number_reader(least=0),
+    "timeout": number_reader(minimum=0.001),
+    "retry": number_reader(minimum=0, is_whole=True),
+    "backoff": number_reader(minimum=0),
     "allow_hosts": list_reader(_read_host),
     "env": list_reader(read_variable_name),
     "rate_limit": _read_rate_limit,

@@ -19,10 +19,10 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 class InvalidLiteralError(Exception):
     """An error that carries a problem up to its dict, whose parsing continues with the next key."""
 
-    def __init__(self, node: ast.AST, what: str, remedy: str) -> None:
-        super().__init__(what)
+    def __init__(self, node: ast.AST, description: str, remedy: str) -> None:
+        super().__init__(description)
         self.line: int = getattr(node, "lineno", 1)
-        self.description = what
+        self.description = description
         self.remedy = remedy
 
 
@@ -36,41 +36,41 @@ class ProblemList(list[Problem]):
         super().__init__()
         self.file = file
 
-    def add_literal(self, wrong: InvalidLiteralError) -> None:
-        self.append(Problem(file=self.file, line=wrong.line, description=wrong.description, remedy=wrong.remedy))
+    def add_literal(self, error: InvalidLiteralError) -> None:
+        self.append(Problem(file=self.file, line=error.line, description=error.description, remedy=error.remedy))
 
 
 def read_fields(
-    node: ast.expr, problems: ProblemList, readers: Mapping[str, LiteralReader], where: str
+    node: ast.expr, problems: ProblemList, readers: Mapping[str, LiteralReader], place: str
 ) -> dict[str, Any]:
     """Return the dict's values by key; invalid values are left out and become problems."""
     values: dict[str, Any] = {}
-    for key, value in read_items(node, where):
+    for key, value in read_items(node, place):
         try:
-            name = _read_key(key, readers, where)
+            name = _read_key(key, readers, place)
             if name in values:
-                problems.add_literal(InvalidLiteralError(key, f"{name!r} is twice in {where}", "keep one of them"))
+                problems.add_literal(InvalidLiteralError(key, f"{name!r} is twice in {place}", "keep one of them"))
             values[name] = readers[name](value, problems)
         except InvalidLiteralError as error:
             problems.add_literal(error)
     return values
 
 
-def _read_key(node: ast.expr, readers: Mapping[str, LiteralReader], where: str) -> str:
+def _read_key(node: ast.expr, readers: Mapping[str, LiteralReader], place: str) -> str:
     name = read_text(node)
     if name not in readers:
         remedy = suggest_correction(name, readers, plural="keys here")
-        raise InvalidLiteralError(node, f"{name!r} is not a key of {where}", remedy)
+        raise InvalidLiteralError(node, f"{name!r} is not a key of {place}", remedy)
     return name
 
 
-def read_items(node: ast.expr, where: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+def read_items(node: ast.expr, place: str) -> Iterator[tuple[ast.expr, ast.expr]]:
     if not isinstance(node, ast.Dict):
-        raise InvalidLiteralError(node, f"{where} is not a dict of literals", 'write it as {"key": value, …}')
+        raise InvalidLiteralError(node, f"{place} is not a dict of literals", 'write it as {"key": value, …}')
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             raise InvalidLiteralError(
-                value, f"{where} includes another dict with **", "write its keys out: it is read without running"
+                value, f"{place} includes another dict with **", "write its keys out: it is read without running"
             )
         yield key, value
 
@@ -83,8 +83,8 @@ def _evaluate_literal(node: ast.expr) -> object:
         raise InvalidLiteralError(node, f"{ast.unparse(node)} is not a literal", remedy) from error
 
 
-def raise_unexpected(node: ast.expr, what: str) -> NoReturn:
-    raise InvalidLiteralError(node, f"{ast.unparse(node):.80} is not {what}", f"write {what}")
+def raise_unexpected(node: ast.expr, description: str) -> NoReturn:
+    raise InvalidLiteralError(node, f"{ast.unparse(node):.80} is not {description}", f"write {description}")
 
 
 def read_text(node: ast.expr, _problems: "ProblemList | None" = None) -> str:
@@ -94,47 +94,52 @@ def read_text(node: ast.expr, _problems: "ProblemList | None" = None) -> str:
     return value
 
 
-def number_reader(*, least: float, most: float = math.inf, whole: bool = False) -> LiteralReader:
-    bounds = f"of at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
+def number_reader(*, minimum: float, maximum: float = math.inf, is_whole: bool = False) -> LiteralReader:
+    bounds = f"of at least {minimum:g}" if math.isinf(maximum) else f"from {minimum:g} to {maximum:g}"
 
-    def read(node: ast.expr, _problems: ProblemList) -> int | float:
+    def read_number(node: ast.expr, _problems: ProblemList) -> int | float:
         value = _evaluate_literal(node)
-        kinds = (int,) if whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most or math.isinf(value):
-            raise_unexpected(node, f"a {'whole ' if whole else ''}number {bounds}")
+        kinds = (int,) if is_whole else (int, float)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, kinds)
+            or not minimum <= value <= maximum
+            or math.isinf(value)
+        ):
+            raise_unexpected(node, f"a {'whole ' if is_whole else ''}number {bounds}")
         return value
 
-    return read
+    return read_number
 
 
 def choice_reader(words: Sequence[str], plural: str) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> str:
+    def read_choice(node: ast.expr, problems: ProblemList) -> str:
         choice = read_text(node, problems)
         if choice not in words:
             remedy = suggest_correction(choice, words, plural=plural)
             raise InvalidLiteralError(node, f"{choice!r} is not one of the {plural}", remedy)
         return choice
 
-    return read
+    return read_choice
 
 
 def list_reader(reader: LiteralReader) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> tuple[Any, ...]:
+    def read_list(node: ast.expr, problems: ProblemList) -> tuple[Any, ...]:
         if not isinstance(node, ast.List | ast.Tuple):
             raise_unexpected(node, "a list in brackets")
         return tuple(reader(element, problems) for element in node.elts)
 
-    return read
+    return read_list
 
 
-def pattern_reader(pattern: re.Pattern[str], what: str) -> LiteralReader:
-    def read(node: ast.expr, problems: ProblemList) -> str:
+def pattern_reader(pattern: re.Pattern[str], description: str) -> LiteralReader:
+    def read_matching_text(node: ast.expr, problems: ProblemList) -> str:
         text = read_text(node, problems)
         if not pattern.fullmatch(text):
-            raise_unexpected(node, what)
+            raise_unexpected(node, description)
         return text
 
-    return read
+    return read_matching_text
 
 
 def read_duration(node: ast.expr, problems: ProblemList) -> float:

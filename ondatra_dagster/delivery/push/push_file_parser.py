@@ -89,22 +89,22 @@ def _find_missing_functions(
     return problems
 
 
-def _parameter_names(function: ast.FunctionDef, known: Sequence[str]) -> frozenset[str]:
+def _parameter_names(function: ast.FunctionDef, known_names: Sequence[str]) -> frozenset[str]:
     if function.args.kwarg:
-        return frozenset(known)
+        return frozenset(known_names)
     return frozenset(arg.arg for arg in (*function.args.args, *function.args.kwonlyargs))
 
 
-def _signature_problems(function: ast.FunctionDef, known: Sequence[str], file: str) -> list[Problem]:
+def _signature_problems(function: ast.FunctionDef, known_names: Sequence[str], file: str) -> list[Problem]:
     problems = [
         _new_problem(
             file,
             arg.lineno,
             f"{function.name}() has a parameter {arg.arg!r} that nothing fills",
-            suggest_correction(arg.arg, known, plural="parameters"),
+            suggest_correction(arg.arg, known_names, plural="parameters"),
         )
         for arg in (*function.args.args, *function.args.kwonlyargs)
-        if arg.arg not in known
+        if arg.arg not in known_names
     ]
     if function.args.vararg or function.args.posonlyargs:
         remedy = "parameters are matched by name: leave out '*' and '/'"
@@ -112,5 +112,5 @@ def _signature_problems(function: ast.FunctionDef, known: Sequence[str], file: s
     return problems
 
 
-def _new_problem(file: str, line: int, what: str, remedy: str) -> Problem:
-    return Problem(file=file, line=line, description=what, remedy=remedy)
+def _new_problem(file: str, line: int, description: str, remedy: str) -> Problem:
+    return Problem(file=file, line=line, description=description, remedy=remedy)

@@ -16,34 +16,34 @@ _POLL_RETURNS = 'poll() ended the job with {}; it ends it with {{"rowid:change_t
 
 
 def parse_push_return(
-    batch_mode: str, returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
+    batch_mode: str, return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
 ) -> PushResult:
     """Return each row's status, one outcome for all rows, or a job, about which poll() is called later."""
     if batch_mode == "sync":
-        return _parse_statuses(returned, keys, redact, _SYNC_RETURNS)
+        return _parse_statuses(return_value, keys, redact, _SYNC_RETURNS)
     if batch_mode == "atomic":
-        if returned is None:
+        if return_value is None:
             return PushResult(outcomes=repeat_outcome(keys, DELIVERED_OUTCOME))
-        return _unusable_result(returned, keys, redact, _ATOMIC_RETURNS)
-    if not isinstance(returned, Mapping):
-        return _unusable_result(returned, keys, redact, _ASYNC_RETURNS)
+        return _unusable_result(return_value, keys, redact, _ATOMIC_RETURNS)
+    if not isinstance(return_value, Mapping):
+        return _unusable_result(return_value, keys, redact, _ASYNC_RETURNS)
     # poll() gets the unmasked reference: if it contains a variable's value by chance, the masked one finds no
     # job
-    job, masked_job = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
+    job, masked_job = json.dumps(return_value), json.dumps(_mask_secrets(return_value, redact))
     return PushResult(
         outcomes={}, job_reference=job, masked_job_reference=None if masked_job == job else masked_job, is_open=True
     )
 
 
-def parse_poll_return(returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]) -> PushResult:
+def parse_poll_return(return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str]) -> PushResult:
     """Return an open job, or the outcome of each row."""
-    if returned is None:
+    if return_value is None:
         return PushResult(outcomes={}, is_open=True)
-    if isinstance(returned, Mapping) and "done" in returned:
-        if not returned["done"]:
+    if isinstance(return_value, Mapping) and "done" in return_value:
+        if not return_value["done"]:
             return PushResult(outcomes={}, is_open=True)
-        returned = returned.get("per_row")
-    return _parse_statuses(returned, keys, redact, _POLL_RETURNS)
+        return_value = return_value.get("per_row")
+    return _parse_statuses(return_value, keys, redact, _POLL_RETURNS)
 
 
 def parse_error(error: PushContractError, keys: Sequence[ResultKey]) -> PushResult:
@@ -52,19 +52,19 @@ def parse_error(error: PushContractError, keys: Sequence[ResultKey]) -> PushResu
 
 
 def _parse_statuses(
-    returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
+    return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected_text: str
 ) -> PushResult:
-    if not isinstance(returned, Mapping):
-        return _unusable_result(returned, keys, redact, expected)
+    if not isinstance(return_value, Mapping):
+        return _unusable_result(return_value, keys, redact, expected_text)
     known_keys = frozenset(keys)
-    unknown_keys = [key for key in returned if key not in known_keys]
+    unknown_keys = [key for key in return_value if key not in known_keys]
     examples = tuple(redact(repr(key))[:80] for key in unknown_keys[:_MAX_KEYS_SHOWN])
-    example = next((key for key in keys if key not in returned), NO_ROW_KEY)
+    example = next((key for key in keys if key not in return_value), NO_ROW_KEY)
 
-    def outcome(key: ResultKey) -> RowOutcome:
-        if key in returned:
+    def parse_outcome(key: ResultKey) -> RowOutcome:
+        if key in return_value:
             # an API may return what it was sent, and push() may put that answer into the message
-            status = returned[key]
+            status = return_value[key]
             return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
         if unknown_keys:
             return RowOutcome.for_unknown_keys(len(unknown_keys), examples[0], example)
@@ -72,7 +72,7 @@ def _parse_statuses(
 
     rows = format_count(len(unknown_keys), "row")
     warning = f"push() returned a status for {rows} that the batch doesn't have: {', '.join(examples)}"
-    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown_keys else ())
+    return PushResult(outcomes={key: parse_outcome(key) for key in keys}, warnings=(warning,) if unknown_keys else ())
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
@@ -81,12 +81,12 @@ def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[Re
 
 
 def _unusable_result(
-    returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
+    return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected_text: str
 ) -> PushResult:
     """Return the result of a value that says nothing about any row."""
     # masked before it is cut: a part of a secret isn't found
-    returned_text = "nothing" if returned is None else redact(repr(returned))[:100]
-    return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected.format(returned_text))))
+    returned_text = "nothing" if return_value is None else redact(repr(return_value))[:100]
+    return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected_text.format(returned_text))))
 
 
 def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:

@@ -53,10 +53,10 @@ def _find_unused_credentials(source: PushFile) -> Iterator[Problem]:
                 yield _new_warning(source, key, problem, "give API a base_url")
 
 
-def _new_warning(source: PushFile, word: str, what: str, remedy: str) -> Problem:
+def _new_warning(source: PushFile, word: str, description: str, remedy: str) -> Problem:
     lines = enumerate(source.text.splitlines(), 1)
     line = next((number for number, text in lines if f'"{word}"' in text or f"'{word}'" in text), 1)
-    return Problem(file=source.config.file, line=line, description=what, remedy=remedy)
+    return Problem(file=source.config.file, line=line, description=description, remedy=remedy)
 
 
 def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:

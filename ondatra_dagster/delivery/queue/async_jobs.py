@@ -100,10 +100,10 @@ def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
     return counts
 
 
-def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
+def restore_jobs(queue: Queue, dumped_jobs: Iterable[tuple[str, str]]) -> None:
     """Restore the jobs that another queue dumped, given by key; the caller has the transaction."""
     batches: dict[tuple[str, str], dict[str, str | int | float]] = {}
-    for key, text in held:
+    for key, text in dumped_jobs:
         ((unit,),) = queue.store.fetch_rows(UNIT_OF_KEY, (key,))
         job = orjson.loads(text)
         lines = "\n".join([f"{unit} {line}" for line in job.pop("lines")])

@@ -70,34 +70,34 @@ select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
 """
 
 
-def operation_of(*, had: bool, has: bool) -> UnitOperation:
-    """Return the operation of a unit whose destination `had` rows before, and `has` rows afterwards."""
-    if not has:
+def operation_of(*, had_rows: bool, has_rows: bool) -> UnitOperation:
+    """Return the operation of a unit whose destination had rows before (`had_rows`), and has rows now (`has_rows`)."""
+    if not has_rows:
         return UnitOperation.DELETE
-    return UnitOperation.UPDATE if had else UnitOperation.INSERT
+    return UnitOperation.UPDATE if had_rows else UnitOperation.INSERT
 
 
-def count_changed_rows(had: int, has: int) -> Counts:
+def count_changed_rows(rows_before: int, rows_after: int) -> Counts:
     """Count replaced rows in units: as many as are there both before and after are updates."""
-    row_counts = (max(has - had, 0), min(had, has), max(had - has, 0))
+    row_counts = (max(rows_after - rows_before, 0), min(rows_before, rows_after), max(rows_before - rows_after, 0))
     return Counts({operation: rows for operation, rows in zip(UnitOperation, row_counts, strict=True) if rows})
 
 
-def count_units(queue: Queue, where: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
+def count_units(queue: Queue, condition: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
     """Count the queue's units that a condition on their columns finds, by operation."""
     parameters = {"watermark": queue.watermark, **(bounds or {})}
     if queue.unit_kind is UnitKind.MIRROR:
-        return _count_mirrors(queue.store, where, parameters)
+        return _count_mirrors(queue.store, condition, parameters)
     statement = COUNT_BY_PARTITION if queue.replaces_rows else COUNT_BY_UNIT
-    unit_counts = queue.store.fetch_rows(statement.format(where=where), parameters)[0]
+    unit_counts = queue.store.fetch_rows(statement.format(where=condition), parameters)[0]
     return Counts({operation: int(units) for operation, units in zip(UnitOperation, unit_counts, strict=True) if units})
 
 
-def _count_mirrors(store: SqliteStore, where: str, span: Mapping[str, int | str]) -> Counts:
+def _count_mirrors(store: SqliteStore, condition: str, span: Mapping[str, int | str]) -> Counts:
     """Count the units of mirrors by the number of rows that were sent last: a mirror's unit has no rows of the API."""
     sent_sizes = read_content_sizes(store)
     counts = Counts()
-    for key, row_count in store.fetch_rows(READ_MIRROR_ROWS.format(where=where), span):
+    for key, row_count in store.fetch_rows(READ_MIRROR_ROWS.format(where=condition), span):
         counts += count_changed_rows(sent_sizes.get(str(key), 0), int(row_count))
     return counts
 
@@ -110,12 +110,12 @@ class ReplacedPartition:
     updates: int  # new rows that replace an old one
     ended_updates: int = 0  # updates that have ended, because the API refused to delete their old row
 
-    def count_old_row(self, end: UnitOutcome | None) -> UnitOperation | None:
+    def count_old_row(self, outcome: UnitOutcome | None) -> UnitOperation | None:
         """Return what an old row with this outcome counts as; None when it is the first half of an update."""
         if self.deletes:
             self.deletes -= 1
             return UnitOperation.DELETE
-        if end is UnitOutcome.SUCCEEDED or not self.updates:
+        if outcome is UnitOutcome.SUCCEEDED or not self.updates:
             return None
         self.updates -= 1
         self.ended_updates += 1
@@ -153,7 +153,7 @@ class UnitCounter:
         self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
         self._counts_for_later: dict[int, Counts] = {}
 
-    def count(self, unit: CountedUnit, end: UnitOutcome | None) -> Counts:
+    def count(self, unit: CountedUnit, outcome: UnitOutcome | None) -> Counts:
         """Return what a unit with this outcome counts as, or a unit in a job.
 
         Return nothing when it is half of another unit, which counts for both.
@@ -164,13 +164,13 @@ class UnitCounter:
             return count_changed_rows(unit.rows_on_api, unit.rows_desired)
         partition = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
         if partition is None:
-            return SINGLE_COUNTS[operation_of(had=bool(unit.rows_on_api), has=bool(unit.rows_desired))]
-        operation = partition.count_new_row() if unit.rows_desired else partition.count_old_row(end)
+            return SINGLE_COUNTS[operation_of(had_rows=bool(unit.rows_on_api), has_rows=bool(unit.rows_desired))]
+        operation = partition.count_new_row() if unit.rows_desired else partition.count_old_row(outcome)
         return SINGLE_COUNTS[operation] if operation else NO_COUNTS
 
-    def count_later(self, unit: CountedUnit, end: UnitOutcome) -> None:
+    def count_later(self, unit: CountedUnit, outcome: UnitOutcome) -> None:
         """Store what the unit counts as now, for the later end of its newer change."""
-        self._counts_for_later[unit.id] = self.count(unit, end)
+        self._counts_for_later[unit.id] = self.count(unit, outcome)
 
 
 def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:

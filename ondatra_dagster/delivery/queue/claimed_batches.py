@@ -182,13 +182,13 @@ def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
         return store_batch(queue, units, number=number, seed=_make_batch_key(queue, unit_rows))
 
 
-def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
+def _make_batch_key(queue: Queue, claimed_rows: Sequence[SqlRow]) -> str:
     """Return the seed of the batch's idempotency keys.
 
     The same changes in the same batch have the same seed on any machine, also after the queue was lost. A unit
     that is sent again after an answer or a delivery has another seed.
     """
-    changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed]
+    changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed_rows]
     content = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -211,10 +211,10 @@ def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
     return unit_rows
 
 
-def _sort_by_key(claimed: list[SqlRow]) -> list[SqlRow]:
+def _sort_by_key(claimed_rows: list[SqlRow]) -> list[SqlRow]:
     """Sort the units so that each key's versions are adjacent, oldest first: a version ends before the next begins."""
     keys: dict[str, list[SqlRow]] = {}
-    for row in claimed:
+    for row in claimed_rows:
         keys.setdefault(str(row[6]), []).append(row)
     return [row for rows in keys.values() for row in sorted(rows, key=_order_in_key)]
 
@@ -231,12 +231,12 @@ def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
     return _new_unit(queue, unit, version, _rows_to_send(queue, acknowledged, maybe_sent, desired), values)
 
 
-def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
+def _new_unit(queue: Queue, unit: int, version: int, sent_rows: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
     """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
     key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
     # belongs_to may also be a partition, whose rows may be sent in different batches
     group_key = belongs_to if queue.unit_kind is UnitKind.VERSION else None
-    return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, group_key, bool(is_context), belongs_to)
+    return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent_rows, group_key, bool(is_context), belongs_to)
 
 
 def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> list[SentRow]:
@@ -316,8 +316,8 @@ def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
     return [_load_unit(queue, unit, version, rows, unit_rows[unit]) for unit, version, rows in frozen_units]
 
 
-def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: SqlRow) -> BatchUnit:
-    _, digest, *values = known
+def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], unit_row: SqlRow) -> BatchUnit:
+    _, digest, *values = unit_row
     check_unit_digest(queue.store, unit, values, digest)
     return _new_unit(queue, unit, version, rows, values)
 
@@ -328,16 +328,16 @@ def release_batch(queue: Queue, batch: Batch) -> None:
     delete_batch(queue, batch)
 
 
-def record_crash(queue: Queue, batch: Batch, *, answered: int, begun: int) -> Batch:
+def record_crash(queue: Queue, batch: Batch, *, answered_calls: int, push_starts: int) -> Batch:
     """Count a crash and return the batch; a crash after more answered calls than the last one counts as the first."""
-    crashes = batch.crash_count + 1 if answered <= batch.answered_calls else 1
-    queue.store.execute(WRITE_CRASH, (crashes, answered, begun, batch.id))
-    return dataclasses.replace(batch, crash_count=crashes, answered_calls=answered, push_starts=begun)
+    crashes = batch.crash_count + 1 if answered_calls <= batch.answered_calls else 1
+    queue.store.execute(WRITE_CRASH, (crashes, answered_calls, push_starts, batch.id))
+    return dataclasses.replace(batch, crash_count=crashes, answered_calls=answered_calls, push_starts=push_starts)
 
 
-def reset_push_starts(queue: Queue, batch: Batch, *, begun: int) -> None:
+def reset_push_starts(queue: Queue, batch: Batch, *, push_starts: int) -> None:
     """Store how often push was called, so that an intended end of the process doesn't count as a crash."""
-    queue.store.execute(RESET_PUSH_STARTS, (begun, batch.id))
+    queue.store.execute(RESET_PUSH_STARTS, (push_starts, batch.id))
 
 
 def split_batch(queue: Queue, batch: Batch) -> list[Batch]:

@@ -193,10 +193,10 @@ def keys_with_units(queue: Queue, keys: Collection[str]) -> set[str]:
 
 
 def _build_units(
-    queue: Queue, folded: Iterable[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
+    queue: Queue, changes: Iterable[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
 ) -> Iterator[NewUnit]:
     is_mirror, is_row = queue.unit_kind is UnitKind.MIRROR, queue.unit_kind in ONE_ROW_KINDS
-    for change in folded:
+    for change in changes:
         key, version, acknowledged, desired, belongs_to = change
         if is_held and is_held(change):
             yield build_maybe_sent_unit(queue, change, now)
@@ -210,12 +210,12 @@ def _build_units(
             yield key, belongs_to, version, acknowledged, None, desired, rows, send_phase(queue, desired), now
 
 
-def build_maybe_sent_unit(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
+def build_maybe_sent_unit(queue: Queue, change: CoalescedChange, now: float) -> NewUnit:
     """Return the unit of a row that the API may have in an unknown form: it is sent again as a whole.
 
     A kind that replaces rows has no updates: there the row is deleted and inserted.
     """
-    key, version, _, desired, belongs_to = each
+    key, version, _, desired, belongs_to = change
     acknowledged = "" if queue.unit_kind is UnitKind.MIRROR else desired
     maybe_sent = "" if queue.replaces_rows else acknowledged
     rows = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired)
@@ -312,12 +312,14 @@ def enqueue_deletes(queue: Queue, segment: FeedSegment, *, now: float) -> int:
     return added_units + requeued_units
 
 
-def _add_units(queue: Queue, segment: FeedSegment, of: Callable[[CoalescedChange], NewUnit], *, renews: bool) -> int:
+def _add_units(
+    queue: Queue, segment: FeedSegment, build_unit: Callable[[CoalescedChange], NewUnit], *, renews: bool
+) -> int:
     keys = 0
     for chunk in split_into_chunks(coalesce_segment(queue, segment), CHUNK_KEYS):
         with queue.store.write_transaction():
             known_keys = keys_with_units(queue, [change.key for change in chunk])
-            new_units = [of(change) for change in chunk if change.key not in known_keys]
+            new_units = [build_unit(change) for change in chunk if change.key not in known_keys]
             add_units(queue, new_units)
             if renews:
                 queue.store.execute(REQUEUE_KEYS, (orjson.dumps(sorted(known_keys)).decode(),))
@@ -325,13 +327,33 @@ def _add_units(queue: Queue, segment: FeedSegment, of: Callable[[CoalescedChange
     return keys
 
 
-def _build_insert(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
-    return (each.key, each.belongs_to, each.version, "", None, each.desired, 1, send_phase(queue, each.desired), now)
+def _build_insert(queue: Queue, change: CoalescedChange, now: float) -> NewUnit:
+    return (
+        change.key,
+        change.belongs_to,
+        change.version,
+        "",
+        None,
+        change.desired,
+        1,
+        send_phase(queue, change.desired),
+        now,
+    )
 
 
-def _build_delete(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
-    rows = count_stored_rows_to_send(queue, each.acknowledged, None, "")
-    return (each.key, each.belongs_to, each.version, each.acknowledged, None, "", rows, send_phase(queue, ""), now)
+def _build_delete(queue: Queue, change: CoalescedChange, now: float) -> NewUnit:
+    rows = count_stored_rows_to_send(queue, change.acknowledged, None, "")
+    return (
+        change.key,
+        change.belongs_to,
+        change.version,
+        change.acknowledged,
+        None,
+        "",
+        rows,
+        send_phase(queue, ""),
+        now,
+    )
 
 
 DELETE_UNITS_AND_WATERMARK = (

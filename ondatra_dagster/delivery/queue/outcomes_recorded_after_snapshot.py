@@ -56,44 +56,44 @@ class KeyOutcome(NamedTuple):
         return self.key, self.run_id, self.version
 
 
-def recorded_content_sizes(ends: Iterable[KeyOutcome], known: Mapping[str, int]) -> Mapping[str, int]:
-    """Return how many rows at most the API has of each mirror, by these outcomes and the sizes `known` before them.
+def recorded_content_sizes(outcomes: Iterable[KeyOutcome], known_sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Return how many rows at most the API has of each mirror, by these outcomes and the `known_sizes` before.
 
     A crashed run may have recorded only some of the rows that it sent, so a lower number than before proves
     nothing. An empty mirror has no record.
     """
-    rows = dict(known)
-    for (key, _, _), row_count in Counter(end.send_id for end in ends if end.status == STATUS_SUCCEEDED).items():
+    rows = dict(known_sizes)
+    for (key, _, _), row_count in Counter(end.send_id for end in outcomes if end.status == STATUS_SUCCEEDED).items():
         rows[key] = max(row_count, rows.get(key, 0))
     return rows
 
 
-def _outcome_order(end: KeyOutcome) -> tuple[int, bool]:
+def _outcome_order(outcome: KeyOutcome) -> tuple[int, bool]:
     """Return the sort key within one delivery key: a delete comes before an insert of the same version."""
-    return end.version, end.change_type != ChangeType.DELETE
+    return outcome.version, outcome.change_type != ChangeType.DELETE
 
 
-def _delivered_outcomes(ends: Collection[KeyOutcome]) -> Mapping[str, KeyOutcome]:
+def _delivered_outcomes(outcomes: Collection[KeyOutcome]) -> Mapping[str, KeyOutcome]:
     """Return the newest delivered outcome of each key; a group isn't delivered if a part of it was refused."""
-    refused_sends = {end.send_id for end in ends if end.status != STATUS_SUCCEEDED}
-    return {end.key: end for end in sorted(ends, key=_outcome_order) if end.send_id not in refused_sends}
+    refused_sends = {end.send_id for end in outcomes if end.status != STATUS_SUCCEEDED}
+    return {end.key: end for end in sorted(outcomes, key=_outcome_order) if end.send_id not in refused_sends}
 
 
-def _rejected_outcomes(ends: Iterable[KeyOutcome]) -> Mapping[str, KeyOutcome]:
+def _rejected_outcomes(outcomes: Iterable[KeyOutcome]) -> Mapping[str, KeyOutcome]:
     """Return the newest refusal of each key; of two refusals of one version, the newer run's."""
-    rejections = (end for end in ends if end.status != STATUS_SUCCEEDED)
-    return {end.key: end for end in sorted(rejections, key=lambda end: (end.version, end.run_id))}
+    rejections = (end for end in outcomes if end.status != STATUS_SUCCEEDED)
+    return {end.key: end for end in sorted(rejections, key=lambda outcome: (outcome.version, outcome.run_id))}
 
 
-def _find_deletes_ended_upto(ends: Iterable[KeyOutcome], frozen: Collection[str]) -> int:
+def _find_deletes_ended_upto(outcomes: Iterable[KeyOutcome], frozen: Collection[str]) -> int:
     """Return the version up to which deletes have ended, most without a record: later inserts were sent."""
-    inserts = (end for end in ends if end.change_type != ChangeType.DELETE and end.key not in frozen)
+    inserts = (end for end in outcomes if end.change_type != ChangeType.DELETE and end.key not in frozen)
     return max((end.version for end in inserts), default=NOTHING_ENQUEUED)
 
 
-def _keys_of_deletes(ends: Mapping[str, KeyOutcome]) -> Collection[str]:
+def _keys_of_deletes(outcomes: Mapping[str, KeyOutcome]) -> Collection[str]:
     """Return the keys whose outcome is a delete."""
-    return {key for key, end in ends.items() if end.change_type == ChangeType.DELETE}
+    return {key for key, end in outcomes.items() if end.change_type == ChangeType.DELETE}
 
 
 class RecordedOutcomes:
@@ -105,23 +105,24 @@ class RecordedOutcomes:
 
     def __init__(
         self,
-        ends: Collection[KeyOutcome],
+        outcomes: Collection[KeyOutcome],
         *,
         replaces_rows: bool = False,
-        cut_off_at: Mapping[str, int] = MappingProxyType({}),
+        crash_versions: Mapping[str, int] = MappingProxyType({}),
         frozen: Collection[str] = (),
     ) -> None:
-        self._crash_versions = frozenset(cut_off_at.values())
+        self._crash_versions = frozenset(crash_versions.values())
         self._marked_dead_upto = NOTHING_ENQUEUED
-        delivered_outcomes = _delivered_outcomes(ends)
+        delivered_outcomes = _delivered_outcomes(outcomes)
         self._delivered_versions = {key: end.version for key, end in delivered_outcomes.items()}
         self._deleted_keys = _keys_of_deletes(delivered_outcomes)
-        self._rejected_by_key = _rejected_outcomes(ends)
+        self._rejected_by_key = _rejected_outcomes(outcomes)
         self._rejected_deletes = _keys_of_deletes(self._rejected_by_key)
-        self._deletes_ended_upto = _find_deletes_ended_upto(ends, frozen) if replaces_rows else NOTHING_ENQUEUED
+        self._deletes_ended_upto = _find_deletes_ended_upto(outcomes, frozen) if replaces_rows else NOTHING_ENQUEUED
         # a refused change is dead only after everything is enqueued that its run had enqueued
         self._dead_from_version = {
-            key: max(end.version, cut_off_at.get(end.run_id, end.version)) for key, end in self._rejected_by_key.items()
+            key: max(end.version, crash_versions.get(end.run_id, end.version))
+            for key, end in self._rejected_by_key.items()
         }
 
     def split_versions(self, *, after: int, upto: int) -> Sequence[int]:

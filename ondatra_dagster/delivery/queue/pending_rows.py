@@ -120,17 +120,17 @@ class PendingRowReader:
             yield from self._pending_rows(state, _PendingUnit(*row[:field_count]), sent_rows, due_at)
 
     def _pending_rows(
-        self, stage: str, unit: _PendingUnit, sent: Sequence[SentRow], next_try_at: float | None
+        self, stage: str, unit: _PendingUnit, sent_rows: Sequence[SentRow], next_try_at: float | None
     ) -> Iterator[PendingRow]:
         context = unrecorded_change_types(
             self.unit_kind,
             replaces_rows=self.replaces_rows,
             is_context=bool(unit.is_context),
-            has_desired_rows=lambda: any(change_type is not ChangeType.DELETE for change_type, _ in sent),
+            has_desired_rows=lambda: any(change_type is not ChangeType.DELETE for change_type, _ in sent_rows),
         )
-        shown_rows = [row for row in sent if row.change_type not in context]
+        shown_rows = [row for row in sent_rows if row.change_type not in context]
         # rows that only make room are shown while they fail, because all rows after them wait
-        for change_type, row in shown_rows or (sent if stage == STAGE_WAITING else ()):
+        for change_type, row in shown_rows or (sent_rows if stage == STAGE_WAITING else ()):
             key = str(row.rowid) if self.is_whole_table else unit.key
             is_context = change_type in context
             yield PendingRow(
@@ -165,6 +165,8 @@ class PendingKey(NamedTuple):
 def read_oldest_pending(store: SqliteStore, *, limit: int) -> list[PendingKey]:
     """Return the keys that have waited longest."""
     return [
-        PendingKey(str(key), operation_of(had=bool(old_rows), has=bool(new_rows)), int(attempts), str(message or ""))
+        PendingKey(
+            str(key), operation_of(had_rows=bool(old_rows), has_rows=bool(new_rows)), int(attempts), str(message or "")
+        )
         for key, old_rows, new_rows, attempts, message in store.fetch_rows(READ_OLDEST_UNITS, (limit,))
     ]

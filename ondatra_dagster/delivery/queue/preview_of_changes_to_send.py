@@ -125,9 +125,9 @@ def _read_samples(queue: Queue, limit: int) -> Iterator[ExpectedKeyChange]:
         )
 
 
-def _changed_columns(before: RowSet, after: RowSet, layouts: Mapping[int, Layout]) -> dict[str, tuple[Json, Json]]:
+def _changed_columns(old_rows: RowSet, new_rows: RowSet, layouts: Mapping[int, Layout]) -> dict[str, tuple[Json, Json]]:
     old_row, new_row = (
-        layouts[image[0].layout_id].parse_row(image[0].payload) if image else {} for image in (before, after)
+        layouts[image[0].layout_id].parse_row(image[0].payload) if image else {} for image in (old_rows, new_rows)
     )
     names = dict.fromkeys((*new_row, *old_row))
     return {name: (old_row.get(name), new_row.get(name)) for name in names if old_row.get(name) != new_row.get(name)}

@@ -115,7 +115,7 @@ SCHEMA = SqliteSchema(
             """,
         ),
     ),
-    if_damaged=DAMAGE_ADVICE,
+    damage_advice=DAMAGE_ADVICE,
 )
 
 

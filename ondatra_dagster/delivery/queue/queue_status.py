@@ -156,7 +156,7 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
     next_times = (next_poll_at, counts["waiting"][2] if "waiting" in counts else None)
     waits_set_at = (poll_set_at, counts["waiting"][4] if "waiting" in counts else None)
 
-    def count(*states: str) -> int:
+    def count_in_states(*states: str) -> int:
         return sum([int(counts[state][0]) for state in states if state in counts])
 
     return QueueStatus(
@@ -164,10 +164,10 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
         base_url=meta.get("base_url"),
         watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
         invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
-        pending_units=count("pending", "claimed") - int(units_in_jobs) - replaced_units,
+        pending_units=count_in_states("pending", "claimed") - int(units_in_jobs) - replaced_units,
         held_back_units=int(store.fetch_rows(COUNT_HELD_BACK.format(weight=weight))[0][0]) - replaced_units,
-        waiting_units=count("waiting"),
-        dead_units=count("dead"),
+        waiting_units=count_in_states("waiting"),
+        dead_units=count_in_states("dead"),
         dead_since=min(counts["dead"][3], now) if "dead" in counts else None,
         due_units=int(store.fetch_rows(COUNT_DUE.format(weight=weight), parameters)[0][0]),
         oldest_since=min((min(float(oldest_time), now) for _, oldest_time, *_ in open_counts), default=None),
@@ -182,11 +182,11 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
     )
 
 
-def _counts_by_state(store: SqliteStore, weight: str, at: dict[str, float]) -> dict[str, list[Any]]:
+def _counts_by_state(store: SqliteStore, weight: str, parameters: dict[str, float]) -> dict[str, list[Any]]:
     """Return the units by state; raise StateError if the table's index hides some of them."""
     counts: dict[str, list[Any]] = {}
     for state, units, *times, table_fingerprint, index_fingerprint in store.fetch_rows(
-        COUNT_BY_STATE.format(weight=weight), at
+        COUNT_BY_STATE.format(weight=weight), parameters
     ):
         if state not in UNIT_STATES:
             raise store.damage_error(f"{table_fingerprint.partition(':')[0]} of its rows are in no known state")

@@ -91,7 +91,7 @@ def settle_batch(
     result: PushResult,
     attempt: PushAttempt,
     *,
-    wait: Callable[[int], float] = row_retry_seconds,
+    wait_seconds: Callable[[int], float] = row_retry_seconds,
     counter: UnitCounter | None = None,
 ) -> SettledBatch:
     """Apply and record every outcome of a batch in one transaction.
@@ -100,7 +100,7 @@ def settle_batch(
     """
     if queue.unit_kind is UnitKind.MIRROR:
         result = result._replace(outcomes=_worst_for_all(result.outcomes))
-    settlement = _Settlement(queue, result, attempt, wait, counter or UnitCounter(queue))
+    settlement = _Settlement(queue, result, attempt, wait_seconds, counter or UnitCounter(queue))
     with queue.store.write_transaction():
         delivered_ids = settlement.settle_delivered_units(batch)
         for unit in batch.units:
@@ -125,7 +125,7 @@ class _UnitStatus(NamedTuple):
     attempts: int = 0
     outages: int = 0
     message: str | None = None
-    wait: float | None = None  # seconds until it is due again
+    wait_seconds: float | None = None  # seconds until it is due again
     refused_at: int | None = None
 
 
@@ -133,16 +133,21 @@ class _Settlement:
     """The settlement of one batch."""
 
     def __init__(
-        self, queue: Queue, pushed: PushResult, attempt: PushAttempt, wait: Callable[[int], float], counter: UnitCounter
+        self,
+        queue: Queue,
+        push_result: PushResult,
+        attempt: PushAttempt,
+        wait_seconds: Callable[[int], float],
+        counter: UnitCounter,
     ) -> None:
         self.result = SettledBatch()
         self._counter = counter
-        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in pushed.outcomes.values())
+        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in push_result.outcomes.values())
         self._queue = queue
-        self._pushed = pushed
-        self._outcomes = pushed.outcomes
+        self._pushed = push_result
+        self._outcomes = push_result.outcomes
         self._attempt = attempt
-        self._wait_seconds = wait
+        self._wait_seconds = wait_seconds
         self._update_records: list[SettledRow] = []
         self._delete_records: list[SettledRow] = []
 
@@ -207,43 +212,47 @@ class _Settlement:
             return SendResult.UNANSWERED
         return SendResult.REFUSED if outcome.verdict is Verdict.REJECT else SendResult.FAILED
 
-    def _settle_failed_unit(self, unit: BatchUnit, known: KeyState) -> None:
+    def _settle_failed_unit(self, unit: BatchUnit, known_state: KeyState) -> None:
         """Let the unit wait for a later run, or end it after its last attempt; a newer change replaces it."""
         version, _, attempts, outages = self._read_current_unit(unit)
         message = self._message(unit, Verdict.ERROR)
         self.result.errors.add(message)
         if version != unit.version:
-            self._continue_with_newer_change(unit, known, UnitOutcome.FAILED)
+            self._continue_with_newer_change(unit, known_state, UnitOutcome.FAILED)
         elif self._pushed.is_outage:
             self._count_unit(unit, UnitOutcome.FAILED)
             self._update_unit(
-                unit, known, _UnitStatus("waiting", attempts, outages + 1, message, wait=self._wait_seconds(1))
+                unit,
+                known_state,
+                _UnitStatus("waiting", attempts, outages + 1, message, wait_seconds=self._wait_seconds(1)),
             )
         elif attempts + 1 < self._attempt.max_attempts:
             self._count_unit(unit, UnitOutcome.FAILED)
             wait = self._wait_seconds(attempts + 1)
-            self._update_unit(unit, known, _UnitStatus("waiting", attempts + 1, outages, message, wait=wait))
+            self._update_unit(
+                unit, known_state, _UnitStatus("waiting", attempts + 1, outages, message, wait_seconds=wait)
+            )
         else:
-            counts = self._mark_dead(unit, known, UnitOutcome.REJECTED, attempts=attempts + 1)
+            counts = self._mark_dead(unit, known_state, UnitOutcome.REJECTED, attempts=attempts + 1)
             self.result.exhausted_units += counts.total()
             self._add_records(unit, counts, gave_up_after=attempts + 1)
 
-    def _mark_dead(self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, attempts: int) -> Counts:
+    def _mark_dead(self, unit: BatchUnit, known_state: KeyState, outcome: UnitOutcome, *, attempts: int) -> Counts:
         """Make the unit a dead letter, unless the key has a newer change or nothing to send.
 
         Return what the unit counts as.
         """
         version, desired, attempts_before, _ = self._read_current_unit(unit)
-        key_state = known._replace(desired=load_row_set(desired))
+        key_state = known_state._replace(desired=load_row_set(desired))
         if version != unit.version or not self._weight(key_state):
-            return self._continue_with_newer_change(unit, known, end, gave_up_after=attempts)
+            return self._continue_with_newer_change(unit, known_state, outcome, gave_up_after=attempts)
         message = self._message(unit, Verdict.ERROR if attempts else Verdict.REJECT)
         refused_at = None if attempts else attempts_before + 1
-        self._update_unit(unit, known, _UnitStatus("dead", attempts, message=message, refused_at=refused_at))
-        return self._count_unit(unit, end, gave_up_after=attempts)
+        self._update_unit(unit, known_state, _UnitStatus("dead", attempts, message=message, refused_at=refused_at))
+        return self._count_unit(unit, outcome, gave_up_after=attempts)
 
     def _continue_with_newer_change(
-        self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, gave_up_after: int = 0
+        self, unit: BatchUnit, known_state: KeyState, outcome: UnitOutcome, *, gave_up_after: int = 0
     ) -> Counts:
         """Continue with the key's newer change from what is known now, with fresh attempts.
 
@@ -251,13 +260,13 @@ class _Settlement:
         """
         rows = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))
         if not rows:  # it was delivered, and no newer change came
-            return self._count_unit(unit, end)
+            return self._count_unit(unit, outcome)
         desired = load_row_set(str(rows[0][1]))
-        new_state = known._replace(desired=desired)
+        new_state = known_state._replace(desired=desired)
         if not self._weight(new_state):
             self._queue.store.execute(DELETE_UNIT, (unit.id,))
-            return self._count_unit(unit, end, desired=desired, gave_up_after=gave_up_after)
-        self._counter.count_later(self._counted_unit(unit, desired), end)
+            return self._count_unit(unit, outcome, desired=desired, gave_up_after=gave_up_after)
+        self._counter.count_later(self._counted_unit(unit, desired), outcome)
         self._update_unit(unit, new_state, _UnitStatus("pending"))
         return NO_COUNTS
 
@@ -270,20 +279,24 @@ class _Settlement:
         return CountedUnit(unit.id, unit.partition, bool(unit.acknowledged) or not has_desired_rows, has_desired_rows)
 
     def _count_unit(
-        self, unit: BatchUnit, end: UnitOutcome, *, desired: RowSet | None = None, gave_up_after: int = 0
+        self, unit: BatchUnit, outcome: UnitOutcome, *, desired: RowSet | None = None, gave_up_after: int = 0
     ) -> Counts:
         """Count the unit with this outcome, and add its message to the result."""
-        counts = self._counter.count(self._counted_unit(unit, desired), end)
-        self.result.counts[end].update(counts)
+        counts = self._counter.count(self._counted_unit(unit, desired), outcome)
+        self.result.counts[outcome].update(counts)
         if units := counts.total():
-            if end is UnitOutcome.REJECTED:
+            if outcome is UnitOutcome.REJECTED:
                 message = self._message(unit, Verdict.ERROR if gave_up_after else Verdict.REJECT)
                 message = _format_gave_up(message, gave_up_after) if gave_up_after else message
                 self.result.rejections.append(UnitMessage(self._unit_name(unit), message, units))
-            elif end is UnitOutcome.FAILED:
+            elif outcome is UnitOutcome.FAILED:
                 message = self._message(unit, Verdict.ERROR)
                 self.result.failures.append(UnitMessage(self._unit_name(unit), message, units))
-            elif end is UnitOutcome.SUCCEEDED and self._has_warnings and (warning := self._message(unit, Verdict.WARN)):
+            elif (
+                outcome is UnitOutcome.SUCCEEDED
+                and self._has_warnings
+                and (warning := self._message(unit, Verdict.WARN))
+            ):
                 self.result.warnings.append(UnitMessage(self._unit_name(unit), warning, units))
         return counts
 
@@ -297,21 +310,21 @@ class _Settlement:
         version, desired, attempts, outages = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))[0]
         return int(version), str(desired), int(attempts), int(outages)
 
-    def _update_unit(self, unit: BatchUnit, known: KeyState, status: _UnitStatus) -> None:
+    def _update_unit(self, unit: BatchUnit, known_state: KeyState, status: _UnitStatus) -> None:
         desired = load_row_set(self._read_current_unit(unit)[1])
-        key_state = known._replace(desired=desired)
+        key_state = known_state._replace(desired=desired)
         self._queue.store.execute(
             UPDATE_UNIT,
             {
                 **status._asdict(),
                 "id": unit.id,
-                "acknowledged": dump_row_set(known.acknowledged),
-                "maybe_sent": known.dump_maybe_sent(),
+                "acknowledged": dump_row_set(known_state.acknowledged),
+                "maybe_sent": known_state.dump_maybe_sent(),
                 "rows": self._weight(key_state),
                 "phase": send_phase(self._queue, dump_row_set(desired)),
                 "is_answered": self._pushed.is_answered,
-                "due_at": None if status.wait is None else self._attempt.ended_at + status.wait,
-                "set_at": None if status.wait is None else self._attempt.ended_at,
+                "due_at": None if status.wait_seconds is None else self._attempt.ended_at + status.wait_seconds,
+                "set_at": None if status.wait_seconds is None else self._attempt.ended_at,
                 "died_at": self._attempt.ended_at if status.state == "dead" else None,
             },
         )
@@ -320,7 +333,7 @@ class _Settlement:
         outcomes = [self._outcomes[key] for key in unit.result_keys]
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
-    def _add_records(self, unit: BatchUnit, counted: Counts = NO_COUNTS, *, gave_up_after: int = 0) -> None:
+    def _add_records(self, unit: BatchUnit, counts: Counts = NO_COUNTS, *, gave_up_after: int = 0) -> None:
         context = unrecorded_change_types(
             self._queue.unit_kind,
             replaces_rows=self._queue.replaces_rows,
@@ -339,7 +352,7 @@ class _Settlement:
             elif not (is_context and self._has_undelivered_rows(unit, context)):
                 has_given_up = gave_up_after and outcome.verdict is Verdict.ERROR
                 message = _format_gave_up(outcome.message, gave_up_after) if has_given_up else outcome.message
-                is_deleted = not is_context or bool(counted[UnitOperation.DELETE])
+                is_deleted = not is_context or bool(counts[UnitOperation.DELETE])
                 self._add_record(STATUS_REJECTED, unit, sent_row, message, is_deleted=is_deleted)
 
     def _has_undelivered_rows(self, unit: BatchUnit, context: Collection[ChangeType]) -> bool:
@@ -349,10 +362,10 @@ class _Settlement:
         )
 
     def _add_record(
-        self, status: str, unit: BatchUnit, sent: SentRow, message: str, *, is_deleted: bool = True
+        self, status: str, unit: BatchUnit, sent_row: SentRow, message: str, *, is_deleted: bool = True
     ) -> None:
         """Add the record of one row; with `is_deleted` false, a delete is stored among the updated rows."""
-        change_type, (rowid, layout, payload) = sent
+        change_type, (rowid, layout, payload) = sent_row
         key = unit.belongs_to
         if key is None:
             key = str(rowid) if self._queue.is_whole_table else unit.key

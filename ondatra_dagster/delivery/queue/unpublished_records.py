@@ -157,7 +157,7 @@ def _check_no_stray_packs(queue: Queue) -> None:
         raise queue.store.damage_error(f"{stray_count} packs of settled rows belong to no run or no type")
 
 
-def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RecordFile | None:
+def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, max_rows: int = FILE_ROWS) -> RecordFile | None:
     """Assign the oldest unassigned rows of a type to a new file and return it; None when there are none."""
     with queue.store.write_transaction():
         last_blob = None
@@ -165,7 +165,7 @@ def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = 
         for blob, count in queue.store.fetch_rows(READ_UNASSIGNED_PACKS, (run_id, kind)):
             last_blob = blob
             rows += int(count)
-            if rows >= at_most:
+            if rows >= max_rows:
                 break
         if last_blob is None:
             return None
@@ -221,23 +221,23 @@ def read_started_files(store: SqliteStore) -> dict[str, Mapping[str, int]]:
 
 
 def read_unpublished_rows(
-    store: SqliteStore, run_id: str, kind: str, published: Collection[int]
+    store: SqliteStore, run_id: str, kind: str, published_files: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
     """Yield the rows of a type that aren't in these files, newest first, each with the times of its batch."""
     for started_at, ended_at, *pack in store.iterate_rows(
-        READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published)
+        READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published_files)
     ):
         for row in reversed(list(read_pack(store, pack))):
             yield float(started_at), float(ended_at), row
 
 
-def count_unpublished_rows(store: SqliteStore, run_id: str, kind: str, published: Collection[int]) -> int:
+def count_unpublished_rows(store: SqliteStore, run_id: str, kind: str, published_files: Collection[int]) -> int:
     """Return how many rows read_unpublished_rows() would yield."""
-    return int(store.fetch_rows(COUNT_UNPUBLISHED_ROWS, _query_values(run_id, kind, published))[0][0])
+    return int(store.fetch_rows(COUNT_UNPUBLISHED_ROWS, _query_values(run_id, kind, published_files))[0][0])
 
 
-def _query_values(run_id: str, kind: str, published: Collection[int]) -> dict[str, str]:
-    return {"run_id": run_id, "type": kind, "published": orjson.dumps(sorted(published)).decode()}
+def _query_values(run_id: str, kind: str, published_files: Collection[int]) -> dict[str, str]:
+    return {"run_id": run_id, "type": kind, "published": orjson.dumps(sorted(published_files)).decode()}
 
 
 _PREIMAGES = frozenset({ChangeType.UPDATE_PREIMAGE})

@@ -9,17 +9,17 @@ PATTERN_CHARACTERS = re.compile(r"[{}\[\]*?\\]")
 READ_HIDDEN_PREFIXES = ("_common_metadata", "_metadata")
 
 
-def find_matching_paths(root: Path, written: str) -> list[Path]:
+def find_matching_paths(root: Path, path_pattern: str) -> list[Path]:
     """Return the files and folders that a path or pattern below `root` matches.
 
     If a file or folder has exactly this name, it is the only result.
     """
-    exact_path = root / written
+    exact_path = root / path_pattern
     if exact_path.exists():
         return [exact_path]
-    if not PATTERN_CHARACTERS.search(written):
+    if not PATTERN_CHARACTERS.search(path_pattern):
         return []
-    paths = {path for pattern in expand_braces(written) for path in _match_segments(root, pattern)}
+    paths = {path for pattern in expand_braces(path_pattern) for path in _match_segments(root, pattern)}
     return sorted(path for path in paths if not is_ignored_by_spark(path.name))
 
 
@@ -45,27 +45,27 @@ def escape_pattern(path: str) -> str:
     return PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
-def compile_pattern(written: str) -> re.Pattern[str]:
+def compile_pattern(path_pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern without braces; * and ? match within one folder."""
-    return re.compile("/".join(map(_segment_regex, written.split("/"))))
+    return re.compile("/".join(map(_segment_regex, path_pattern.split("/"))))
 
 
-def expand_braces(written: str) -> list[str]:
+def expand_braces(path_pattern: str) -> list[str]:
     """Return one pattern for each choice of {a,b}."""
-    open_brace = _find_unescaped(written, "{")
+    open_brace = _find_unescaped(path_pattern, "{")
     if open_brace is None:
-        return [written]
-    close_brace = _find_closing_brace(written, open_brace)
+        return [path_pattern]
+    close_brace = _find_closing_brace(path_pattern, open_brace)
     if close_brace is None:
-        return [written]
-    before, after = written[:open_brace], written[close_brace + 1 :]
-    choices = _split_choices(written[open_brace + 1 : close_brace])
+        return [path_pattern]
+    before, after = path_pattern[:open_brace], path_pattern[close_brace + 1 :]
+    choices = _split_choices(path_pattern[open_brace + 1 : close_brace])
     return [pattern for choice in choices for pattern in expand_braces(before + choice + after)]
 
 
-def _match_segments(root: Path, written: str) -> Iterator[Path]:
-    paths = [Path("/") if written.startswith("/") else root]
-    for segment in filter(None, written.split("/")):
+def _match_segments(root: Path, path_pattern: str) -> Iterator[Path]:
+    paths = [Path("/") if path_pattern.startswith("/") else root]
+    for segment in filter(None, path_pattern.split("/")):
         if segment in (".", ".."):
             paths = [folder / segment for folder in paths]
             continue
@@ -80,18 +80,18 @@ def _match_segments(root: Path, written: str) -> Iterator[Path]:
     yield from paths
 
 
-def _segment_regex(written: str) -> str:
+def _segment_regex(path_pattern: str) -> str:
     """Return the regular expression of a pattern's part between two slashes."""
     pieces: list[str] = []
     position = 0
-    while position < len(written):
-        letter = written[position]
-        close = written.find("]", position + 2) if letter == "[" else -1
-        if letter == "\\" and position + 1 < len(written):
+    while position < len(path_pattern):
+        letter = path_pattern[position]
+        close = path_pattern.find("]", position + 2) if letter == "[" else -1
+        if letter == "\\" and position + 1 < len(path_pattern):
             position += 1
-            pieces.append(re.escape(written[position]))
+            pieces.append(re.escape(path_pattern[position]))
         elif close > 0:
-            pieces.append(_character_class_regex(written[position + 1 : close]))
+            pieces.append(_character_class_regex(path_pattern[position + 1 : close]))
             position = close
         else:
             pieces.append({"*": "[^/]*", "?": "[^/]"}.get(letter, re.escape(letter)))
@@ -106,16 +106,16 @@ def _character_class_regex(inside: str) -> str:
     return f"[{'^/' if is_negated else ''}{characters}]"
 
 
-def _find_unescaped(written: str, letter: str) -> int | None:
+def _find_unescaped(path_pattern: str, letter: str) -> int | None:
     """Return the first place of a letter that isn't escaped."""
-    match = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", written)
+    match = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", path_pattern)
     return match.end() - 1 if match else None
 
 
-def _find_closing_brace(written: str, opened: int) -> int | None:
+def _find_closing_brace(path_pattern: str, opening_index: int) -> int | None:
     depth = 0
-    for place in range(opened, len(written)):
-        depth += {"{": 1, "}": -1}.get(written[place], 0)
+    for place in range(opening_index, len(path_pattern)):
+        depth += {"{": 1, "}": -1}.get(path_pattern[place], 0)
         if depth == 0:
             return place
     return None

@@ -26,10 +26,10 @@ ONDATRA_SCHEMA = "ondatra"  # the schema of the tables that ondatra itself keeps
 class UnknownInputError(ValueError):
     """The error for a name that is no input: what is wrong, and what to do."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        self.description = what
+    def __init__(self, description: str, remedy: str) -> None:
+        self.description = description
         self.remedy = remedy
-        super().__init__(f"{what}; {remedy}")
+        super().__init__(f"{description}; {remedy}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ def read_pyproject(root: Path) -> Iterator[SettingEntry]:
         return
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable_file_error(PYPROJECT, error) from error
-    for name, value in flatten_table(_ondatra_section(text), whole=TABLE_SETTINGS):
+    for name, value in flatten_table(_ondatra_section(text), table_names=TABLE_SETTINGS):
         yield SettingEntry(PYPROJECT, _find_line(name, text), name, value)
 
 
@@ -79,8 +79,8 @@ def _unreadable_file_error(file: str, error: OSError | UnicodeDecodeError) -> In
     return _settings_error(file, line, "the file is not UTF-8", "save it as UTF-8")
 
 
-def _settings_error(file: str, line: int, what: str, remedy: str) -> InvalidSettingsError:
-    return InvalidSettingsError([Problem(file=file, line=line, description=what, remedy=remedy)])
+def _settings_error(file: str, line: int, description: str, remedy: str) -> InvalidSettingsError:
+    return InvalidSettingsError([Problem(file=file, line=line, description=description, remedy=remedy)])
 
 
 def find_setting_line(name: str, root: Path) -> tuple[str, int]:

@@ -203,28 +203,28 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
     return settings
 
 
-def _apply_entry(given: SettingEntry, chosen: SettingTexts) -> None:
+def _apply_entry(entry: SettingEntry, settings_by_name: SettingTexts) -> None:
     """Set a setting, over an earlier value. The names of a table are set one by one."""
-    if given.name not in SETTING_PARSERS:
+    if entry.name not in SETTING_PARSERS:
         known_names = (
             (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
-            if given.name.startswith(VARIABLE_PREFIX)
+            if entry.name.startswith(VARIABLE_PREFIX)
             else SETTING_PARSERS
         )
         raise SettingValueError(
-            f"{given.name!r} is not a setting; {suggest_correction(given.name, known_names, plural='settings')}"
+            f"{entry.name!r} is not a setting; {suggest_correction(entry.name, known_names, plural='settings')}"
         )
-    value = SETTING_PARSERS[given.name](given.value)
-    earlier_value = chosen.get(given.name)
-    chosen[given.name] = (
+    value = SETTING_PARSERS[entry.name](entry.value)
+    earlier_value = settings_by_name.get(entry.name)
+    settings_by_name[entry.name] = (
         {**earlier_value, **value} if isinstance(earlier_value, dict) and isinstance(value, dict) else value
     )
 
 
-def _build_settings(root: Path, chosen: SettingTexts, variables: Mapping[str, str]) -> Settings:
+def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mapping[str, str]) -> Settings:
     """Return the settings with their defaults. Paths are absolute, independent of the user's current folder."""
-    texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
-    tables = {name: value for name, value in chosen.items() if isinstance(value, dict)}
+    texts = {name: value for name, value in settings_by_name.items() if isinstance(value, str)}
+    tables = {name: value for name, value in settings_by_name.items() if isinstance(value, dict)}
     state = root / ".ondatra"
     secrets = Secrets(variables)
     java_home = texts.get("java_home") or secrets.get("JAVA_HOME")
@@ -289,16 +289,16 @@ def _read_event_settings(texts: Mapping[str, str]) -> EventSettings:
     return EventSettings(hosts=hosts, origins=origins, unknown_fields=unknown_fields, **numbers)
 
 
-def _parse_days(written: str) -> int | None:
-    return None if written == FOREVER_VALUE else int(written)
+def _parse_days(text: str) -> int | None:
+    return None if text == FOREVER_VALUE else int(text)
 
 
-def _absolute_path(root: Path, written: str) -> Path:
-    return root / Path(written).expanduser()
+def _absolute_path(root: Path, text: str) -> Path:
+    return root / Path(text).expanduser()
 
 
-def _absolute_address(root: Path, written: str) -> str:
-    return written if "://" in written else str(_absolute_path(root, written))
+def _absolute_address(root: Path, text: str) -> str:
+    return text if "://" in text else str(_absolute_path(root, text))
 
 
 def _cache_folder(secrets: Secrets) -> Path:

@@ -167,10 +167,10 @@ def _number_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_choice(value: object, setting: str, choices: Sequence[str]) -> str:
+def _read_choice(value: object, setting_name: str, choices: Sequence[str]) -> str:
     if value not in choices:
         suggestion = suggest_correction(str(value), choices, plural="choices")
-        raise SettingValueError(f"{setting} can't be {value!r}; {suggestion}")
+        raise SettingValueError(f"{setting_name} can't be {value!r}; {suggestion}")
     return str(value)
 
 
@@ -211,12 +211,12 @@ def _read_table(value: object) -> Mapping[str, object]:
 
 
 def flatten_table(
-    table: Mapping[str, object], *, whole: Container[str] = (), prefix: str = ""
+    table: Mapping[str, object], *, table_names: Container[str] = (), prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
-    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Keep tables in `whole`."""
+    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Keep tables in `table_names`."""
     for name, value in table.items():
-        if isinstance(value, Mapping) and prefix + name not in whole:
-            yield from flatten_table(value, whole=whole, prefix=f"{prefix}{name}.")
+        if isinstance(value, Mapping) and prefix + name not in table_names:
+            yield from flatten_table(value, table_names=table_names, prefix=f"{prefix}{name}.")
         else:
             yield prefix + name, value
 
@@ -268,11 +268,11 @@ SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name f
 HTTP_PERMISSION = "on"
 
 
-def needs_http_permission(chosen: Mapping[str, object]) -> bool:
+def needs_http_permission(settings: Mapping[str, object]) -> bool:
     """Return whether these settings name an unencrypted repository on another machine without allowing it."""
-    parts = urlsplit(str(chosen.get("maven_mirror", "")))
+    parts = urlsplit(str(settings.get("maven_mirror", "")))
     is_unencrypted = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
-    return is_unencrypted and chosen.get("maven_http") != HTTP_PERMISSION
+    return is_unencrypted and settings.get("maven_http") != HTTP_PERMISSION
 
 
 def _is_this_machine(host: str) -> bool:

@@ -42,17 +42,17 @@ class S3Access:
 def read_s3_access(variables: Mapping[str, str], conf: Mapping[str, str]) -> S3Access:
     """Return the S3 access from the variables and Spark's settings together."""
 
-    def said(name: str, *names: str) -> str | None:
+    def read_value(name: str, *names: str) -> str | None:
         return conf.get(SPARK_S3_PREFIX + name) or next(
             (variables[variable] for variable in names if variables.get(variable)), None
         )
 
     return S3Access(
-        endpoint=_with_scheme(said("endpoint", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), conf),
-        region=said("endpoint.region", "AWS_REGION", "AWS_DEFAULT_REGION"),
-        key=said("access.key", "AWS_ACCESS_KEY_ID"),
-        secret=said("secret.key", "AWS_SECRET_ACCESS_KEY"),
-        token=said("session.token", "AWS_SESSION_TOKEN"),
+        endpoint=_with_scheme(read_value("endpoint", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), conf),
+        region=read_value("endpoint.region", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        key=read_value("access.key", "AWS_ACCESS_KEY_ID"),
+        secret=read_value("secret.key", "AWS_SECRET_ACCESS_KEY"),
+        token=read_value("session.token", "AWS_SESSION_TOKEN"),
     )
 
 
@@ -78,8 +78,8 @@ class StorageAddress(str):
         address.s3 = s3
         return address
 
-    def __add__(self, more: str) -> "StorageAddress":
-        return StorageAddress(str(self) + more, self.s3)
+    def __add__(self, suffix: str) -> "StorageAddress":
+        return StorageAddress(str(self) + suffix, self.s3)
 
     def join_names(self, *names: str) -> "StorageAddress":
         """Return the address of these names below the folder."""

@@ -54,10 +54,10 @@ def read_condition(value: str) -> CheckCondition:
     )
 
 
-def build_row_checks(written: Sequence[tuple[CheckType, CheckCondition, int]]) -> Iterator[RowCheck]:
+def build_row_checks(conditions: Sequence[tuple[CheckType, CheckCondition, int]]) -> Iterator[RowCheck]:
     """Yield a model's checks with unique names. Each is given as a check type, a condition and a line."""
-    names = [_check_name(word, condition) for word, condition, _ in written]
-    for (word, condition, line), name in zip(written, names, strict=True):
+    names = [_check_name(word, condition) for word, condition, _ in conditions]
+    for (word, condition, line), name in zip(conditions, names, strict=True):
         unique_name = name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}"
         yield RowCheck(check_type=word, name=unique_name, line=line, **dataclasses.asdict(condition))
 

@@ -143,20 +143,20 @@ def unknown_sources(_: str) -> ValueSources:
     return UNKNOWN_SOURCES
 
 
-def opaque_relation(made: ValueSources = UNKNOWN_SOURCES) -> Relation:
+def opaque_relation(sources: ValueSources = UNKNOWN_SOURCES) -> Relation:
     """Return a relation that has columns of any name, all with the same sources."""
-    return Relation(unknown_columns=lambda _: made)
+    return Relation(unknown_columns=lambda _: sources)
 
 
-def input_relation(read: Input, columns: Sequence[str] | None) -> Relation:
+def input_relation(input_: Input, columns: Sequence[str] | None) -> Relation:
     """Return the relation of an input: with these columns, or with any if they are unknown."""
 
-    def origin(name: str) -> ValueSources:
-        return ValueSources(origins=frozenset({ColumnOrigin(read, name)}))
+    def build_sources(name: str) -> ValueSources:
+        return ValueSources(origins=frozenset({ColumnOrigin(input_, name)}))
 
     if columns is None:
-        return Relation(unknown_columns=origin)
-    return Relation(columns=tuple(OutputColumn(name, origin(name)) for name in columns))
+        return Relation(unknown_columns=build_sources)
+    return Relation(columns=tuple(OutputColumn(name, build_sources(name)) for name in columns))
 
 
 class FromSource(NamedTuple):
@@ -252,5 +252,5 @@ def _has_unlisted_columns(relation: Relation) -> bool:
     return relation.unknown_columns is not None or any(column.name is None for column in relation.columns)
 
 
-def _field_sources(found: ValueSources, *, is_field: bool) -> ValueSources:
-    return dataclasses.replace(found, is_json=False) if is_field else found
+def _field_sources(sources: ValueSources, *, is_field: bool) -> ValueSources:
+    return dataclasses.replace(sources, is_json=False) if is_field else sources

@@ -33,9 +33,9 @@ CteRelations = Mapping[str, Relation]  # by name, casefolded
 InputRelationLookup = Callable[[exp.Table], Relation]  # the relation of an input
 
 
-def trace_columns(tree: exp.Expr, relation_of: InputRelationLookup) -> Relation:
+def trace_columns(tree: exp.Expr, find_relation: InputRelationLookup) -> Relation:
     """Return the columns that a whole query gives."""
-    return ColumnTracer(relation_of).trace_query(tree, {}, None)
+    return ColumnTracer(find_relation).trace_query(tree, {}, None)
 
 
 def is_json_function(node: exp.Expr) -> bool:
@@ -57,8 +57,8 @@ def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
 class ColumnTracer:
     """A tracer of one query. It stores what the columns of each SELECT can mean."""
 
-    def __init__(self, relation_of: InputRelationLookup) -> None:
-        self._relation_of = relation_of
+    def __init__(self, find_relation: InputRelationLookup) -> None:
+        self._relation_of = find_relation
         self.scopes: dict[int, tuple[ColumnScope, CteRelations]] = {}  # by id() of the SELECT
         self.outputs: dict[int, Relation] = {}  # by id() of the SELECT
 
@@ -166,11 +166,11 @@ class ColumnTracer:
         names: list[str | None] = [name.name for name in find_certain_names(node)]
         return Relation(columns=tuple(OutputColumn(name, value_sources) for name in names or [None]))
 
-    def _apply_star_except(self, star: exp.Expr, given: Relation) -> Relation:
+    def _apply_star_except(self, star: exp.Expr, source_relation: Relation) -> Relation:
         """Return the relation without the columns of * EXCEPT (a, b)."""
         if star.args.get("replace") or star.args.get("rename"):
             return opaque_relation()
-        return given.without_columns({column.name.casefold() for column in star.args.get("except_") or ()})
+        return source_relation.without_columns({column.name.casefold() for column in star.args.get("except_") or ()})
 
     def _expand_star(self, node: exp.Expr, scope: ColumnScope) -> Relation:
         if not isinstance(node, exp.Column):
@@ -314,11 +314,11 @@ def _pivot_name(node: exp.Expr) -> str | None:
     return next((pivot.alias for pivot in node.args.get("pivots") or () if pivot.alias), None)
 
 
-def _apply_pivot(node: exp.Expr, given: Relation) -> Relation:
+def _apply_pivot(node: exp.Expr, source_relation: Relation) -> Relation:
     """Return the relation after UNPIVOT (value FOR name IN (a, b)). The columns of a PIVOT are unknown."""
     pivots = node.args.get("pivots")
     if not pivots:
-        return given
+        return source_relation
     fields = pivots[0].args.get("fields") or []
     if len(pivots) > 1 or not pivots[0].unpivot or len(fields) != 1 or len(pivots[0].expressions) != 1:
         return opaque_relation()
@@ -326,5 +326,5 @@ def _apply_pivot(node: exp.Expr, given: Relation) -> Relation:
     value, name = pivots[0].expressions[0], fields[0].this
     if not all(isinstance(column, exp.Column) for column in columns) or not isinstance(value, exp.Identifier):
         return opaque_relation()
-    relation = given.unpivot([column.name for column in columns], name=name.name, value=value.name)
+    relation = source_relation.unpivot([column.name for column in columns], name=name.name, value=value.name)
     return relation.with_names(_column_names(pivots[0]))

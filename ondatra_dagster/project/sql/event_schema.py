@@ -84,41 +84,41 @@ MAX_DECIMAL_DIGITS = 38
 TYPE_REMEDY = "the collector accepts strings, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
 
 
-def _convert_type(of: exp.DataType, name: str, line: int) -> EventType:
-    if of.this in NESTED_TYPES:
-        return _convert_nested(of, name, line)
-    type_name = PLAIN_TYPES.get(of.this)
+def _convert_type(data_type: exp.DataType, name: str, line: int) -> EventType:
+    if data_type.this in NESTED_TYPES:
+        return _convert_nested(data_type, name, line)
+    type_name = PLAIN_TYPES.get(data_type.this)
     if type_name is None:
-        raise QueryError(line, f"column {name!r} can't be {of.sql(dialect='databricks')}", TYPE_REMEDY)
+        raise QueryError(line, f"column {name!r} can't be {data_type.sql(dialect='databricks')}", TYPE_REMEDY)
     if type_name != "decimal":
         return EventType(name=type_name)
-    precision, scale = _decimal_digits(of)
+    precision, scale = _decimal_digits(data_type)
     if not 0 <= scale <= precision <= MAX_DECIMAL_DIGITS:
-        description = f"column {name!r} can't be {of.sql(dialect='databricks')}"
+        description = f"column {name!r} can't be {data_type.sql(dialect='databricks')}"
         raise QueryError(
             line, description, f"a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, and at most as many decimal places"
         )
     return EventType(name=type_name, precision=precision, scale=scale)
 
 
-def _decimal_digits(of: exp.DataType) -> tuple[int, int]:
-    digits = [int(part.name) for part in of.expressions]
+def _decimal_digits(data_type: exp.DataType) -> tuple[int, int]:
+    digits = [int(part.name) for part in data_type.expressions]
     return (*digits, *DEFAULT_DECIMAL[len(digits) :])[:2] if digits else DEFAULT_DECIMAL  # type: ignore[return-value]
 
 
-def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
-    word = NESTED_TYPES[of.this]
-    if not of.expressions:
-        description = f"column {name!r} is {of.sql(dialect='databricks')}, which is incomplete"
+def _convert_nested(data_type: exp.DataType, name: str, line: int) -> EventType:
+    word = NESTED_TYPES[data_type.this]
+    if not data_type.expressions:
+        description = f"column {name!r} is {data_type.sql(dialect='databricks')}, which is incomplete"
         raise QueryError(line, description, "write ARRAY<TYPE>, MAP<TYPE, TYPE>, STRUCT<name: TYPE, …>")
     if word == "struct":
-        fields = tuple(_struct_fields(of, name, line))
+        fields = tuple(_struct_fields(data_type, name, line))
         return EventType(
             name=word, fields=tuple(field for field, _ in fields), type_arguments=tuple(part for _, part in fields)
         )
-    parts = tuple(_convert_type(part, name, line) for part in of.expressions)
+    parts = tuple(_convert_type(part, name, line) for part in data_type.expressions)
     if len(parts) != (2 if word == "map" else 1):
-        description = f"column {name!r} is {of.sql(dialect='databricks')}, which is incomplete"
+        description = f"column {name!r} is {data_type.sql(dialect='databricks')}, which is incomplete"
         raise QueryError(line, description, "write ARRAY<TYPE>, MAP<TYPE, TYPE>")
     if word == "map" and parts[0].name not in MAP_KEY_TYPES:
         description = f"column {name!r} is a map whose keys are {parts[0]}"
@@ -126,12 +126,12 @@ def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
     return EventType(name=word, type_arguments=parts)
 
 
-def _struct_fields(of: exp.DataType, name: str, line: int) -> Iterator[tuple[str, EventType]]:
+def _struct_fields(data_type: exp.DataType, name: str, line: int) -> Iterator[tuple[str, EventType]]:
     """Yield the fields of a struct with their types."""
-    for field in of.expressions:
+    for field in data_type.expressions:
         kind = field.args.get("kind") if isinstance(field, exp.ColumnDef) else None
         if not isinstance(kind, exp.DataType):
-            description = f"column {name!r} is {of.sql(dialect='databricks')}, which is incomplete"
+            description = f"column {name!r} is {data_type.sql(dialect='databricks')}, which is incomplete"
             raise QueryError(line, description, "write STRUCT<name: TYPE, …>")
         if field.args.get("constraints"):
             description = f"column {name!r} has a field {field.name!r} with more than a type"

@@ -38,16 +38,16 @@ class UnresolvedColumn(NamedTuple):
     name: str  # in the spelling of the query
     line: int  # within the query
     unknown: str  # the part that isn't known
-    known: tuple[str, ...]  # the columns that may be meant
+    known_names: tuple[str, ...]  # the columns that may be meant
 
 
-def find_unresolved_columns(query: ParsedQuery, relation_of: InputRelationLookup) -> list[UnresolvedColumn]:
+def find_unresolved_columns(query: ParsedQuery, find_relation: InputRelationLookup) -> list[UnresolvedColumn]:
     """Return every column that certainly can't be resolved, in the order of the text, each once a line."""
     if PIPE_OPERATOR in query.words:
         return []
     unresolved_columns = {
         column
-        for scoped_select in read_select_scopes(query.tree, relation_of)
+        for scoped_select in read_select_scopes(query.tree, find_relation)
         if not _is_in_nested_with(scoped_select.select)
         for column in _unresolved_in_select(scoped_select)
     }
@@ -62,27 +62,31 @@ class ScopedSelect(NamedTuple):
     output: Relation  # its output columns: ORDER BY and HAVING see them too
 
 
-def _unresolved_in_select(each: ScopedSelect) -> Iterator[UnresolvedColumn]:
-    for column in _checked_columns(each):
+def _unresolved_in_select(scoped_select: ScopedSelect) -> Iterator[UnresolvedColumn]:
+    for column in _checked_columns(scoped_select):
         parts = [part.name for part in column.parts]
         line = column.parts[0].meta.get("line")
-        is_known = each.scope.find_in_scopes(parts) or _is_spark_word(column) or any(map(is_reserved_name, parts))
+        is_known = (
+            scoped_select.scope.find_in_scopes(parts) or _is_spark_word(column) or any(map(is_reserved_name, parts))
+        )
         if line is not None and not is_known:
-            yield _describe_column(parts, line, each.scope)
+            yield _describe_column(parts, line, scoped_select.scope)
 
 
-def _checked_columns(each: ScopedSelect) -> Iterator[exp.Column]:
+def _checked_columns(scoped_select: ScopedSelect) -> Iterator[exp.Column]:
     """Yield the columns of a SELECT that are resolved in its scope alone."""
     for clause in CHECKED_CLAUSES:
-        yield from _columns_of_clause(each.select, clause)
-    for join in each.select.args.get("joins") or ():
+        yield from _columns_of_clause(scoped_select.select, clause)
+    for join in scoped_select.select.args.get("joins") or ():
         if join.args.get("on"):
             yield from _columns_within(join.args["on"])
-    if each.output.unknown_columns is not None or any(column.name is None for column in each.output.columns):
+    if scoped_select.output.unknown_columns is not None or any(
+        column.name is None for column in scoped_select.output.columns
+    ):
         return  # it has output columns whose names aren't known
-    output_names = {str(column.name).casefold() for column in each.output.columns}
+    output_names = {str(column.name).casefold() for column in scoped_select.output.columns}
     for clause in CLAUSES_AFTER_SELECT:
-        columns = _columns_of_clause(each.select, clause)
+        columns = _columns_of_clause(scoped_select.select, clause)
         yield from (column for column in columns if column.parts[0].name.casefold() not in output_names)
 
 
@@ -128,16 +132,16 @@ def _describe_column(parts: list[str], line: int, scope: ColumnScope) -> Unresol
         name=".".join(parts),
         line=line,
         unknown=parts[1] if named_sources else parts[0],
-        known=tuple(dict.fromkeys(name for name in column_names if name is not None)),
+        known_names=tuple(dict.fromkeys(name for name in column_names if name is not None)),
     )
 
 
 CLAUSES_AFTER_SELECT = ("having", "qualify", "order", "sort", "cluster", "distribute")
 
 
-def read_select_scopes(tree: exp.Expr, relation_of: InputRelationLookup) -> Iterator[ScopedSelect]:
+def read_select_scopes(tree: exp.Expr, find_relation: InputRelationLookup) -> Iterator[ScopedSelect]:
     """Yield every SELECT of a query, also those in its conditions."""
-    tracer = ColumnTracer(relation_of)
+    tracer = ColumnTracer(find_relation)
     tracer.trace_query(tree, {}, None)
     for select in tree.find_all(exp.Select):  # outer SELECTs come first
         outer_select = select.parent_select

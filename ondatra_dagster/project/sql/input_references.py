@@ -107,9 +107,9 @@ def _replacement_text(sql: str, reference: Reference, views: Mapping[str, str]) 
 
 
 def _classify_table(
-    table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], missing: list[QueryError]
+    table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], errors: list[QueryError]
 ) -> None:
-    """Add a table of the tree to `uses` if it is an input, or to `missing` if nothing creates it.
+    """Add a table of the tree to `uses` if it is an input, or to `errors` if nothing creates it.
 
     CTEs and functions are skipped.
     """
@@ -117,18 +117,18 @@ def _classify_table(
     if len(parts) < len(table.parts):  # a table function: range(10)
         if table.this.name.casefold() == "identifier":
             line = table.this.meta.get("line", 1)
-            missing.append(QueryError(line, "IDENTIFIER() hides what is read", "write the table's name itself"))
+            errors.append(QueryError(line, "IDENTIFIER() hides what is read", "write the table's name itself"))
         return
     if len(parts) == 1 and _is_cte(table, parts[0].name):
         return
     line = parts[0].meta["line"]
     if table.args.get("version") or table.args.get("when"):
-        missing.append(QueryError(line, "inputs are read at their newest version", "remove VERSION or TIMESTAMP AS OF"))
+        errors.append(QueryError(line, "inputs are read at their newest version", "remove VERSION or TIMESTAMP AS OF"))
     options = query.clauses.options.get(parts[-1].meta["end"] + 1)
     try:
         input_ = names.find_input([part.name for part in parts], options.values if options else ())
     except UnknownInputError as error:
-        missing.append(QueryError(line, error.description, error.remedy))
+        errors.append(QueryError(line, error.description, error.remedy))
         return
     uses.append(_InputUse(table, parts, input_))
 
@@ -146,11 +146,11 @@ def _is_cte(table: exp.Table, name: str) -> bool:
     return False
 
 
-def _visible_cte_names(clause: exp.With, within: exp.Expr | None) -> Iterator[str]:
+def _visible_cte_names(clause: exp.With, enclosing_cte: exp.Expr | None) -> Iterator[str]:
     for cte in clause.expressions:
-        if cte is not within or clause.recursive:
+        if cte is not enclosing_cte or clause.recursive:
             yield cte.alias.casefold()
-        if cte is within:
+        if cte is enclosing_cte:
             return
 
 
@@ -254,11 +254,11 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -
     return InputAliases(by_table=by_table, full_names=full_names, short_names=short_names)
 
 
-def _ambiguous_scopes(alike: Sequence[_NamedSource]) -> set[int]:
+def _ambiguous_scopes(sources: Sequence[_NamedSource]) -> set[int]:
     """Return the SELECTs where a column, also one of a subquery, may see more than one source of this name."""
-    own_scopes = [source.scopes[0] for source in alike]
+    own_scopes = [source.scopes[0] for source in sources]
     ambiguous_scopes = {scope for scope, times in collections.Counter(own_scopes).items() if times > 1}
-    for source in alike:
+    for source in sources:
         outer_scopes = set(source.scopes[1:]).intersection(own_scopes)
         ambiguous_scopes |= outer_scopes | {source.scopes[0]} if outer_scopes else set()
     return ambiguous_scopes

@@ -63,8 +63,8 @@ class JsonCall:
         lines = self.sql.count("\n", token.start, token.end + 1)
         return TextEdit(token.start, token.end + 1, text + "\n" * lines)
 
-    def call_error(self, what: str, remedy: str) -> QueryError:
-        return QueryError(self.tokens[self.name_index].line, f"{self.name}() {what}", remedy)
+    def call_error(self, description: str, remedy: str) -> QueryError:
+        return QueryError(self.tokens[self.name_index].line, f"{self.name}() {description}", remedy)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,16 +133,16 @@ def _translate_array(call: JsonCall) -> Iterator[TextEdit]:
 
 
 def _concatenate(
-    call: JsonCall, first: str, between: Sequence[str | None], wraps: Sequence[TextWrap], last: str
+    call: JsonCall, first: str, separators: Sequence[str | None], wraps: Sequence[TextWrap], last: str
 ) -> Iterator[TextEdit]:
-    """Yield the edits that concatenate all arguments. None in `between` means that two of them form one text."""
+    """Yield the edits that concatenate all arguments. None in `separators` means that two of them form one text."""
     yield call.replace_token(call.name_index, "concat")
     if not wraps:
         yield call.replace_token(call.opening_index, f"('{first}{last}'")
         return
     yield call.replace_token(call.opening_index, f"('{first}', {wraps[0].before}")
     commas = _argument_commas(call)
-    for comma, text, left, right in zip(commas, between, wraps, wraps[1:], strict=False):
+    for comma, text, left, right in zip(commas, separators, wraps, wraps[1:], strict=False):
         separator = "" if text is None else f"'{text}', "
         yield call.replace_token(comma, f"{left.after}, {separator}{right.before}")
     yield call.replace_token(call.closing_index, f"{wraps[-1].after}, '{last}')")

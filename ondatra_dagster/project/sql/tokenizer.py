@@ -20,11 +20,11 @@ TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FR
 class QueryError(ValueError):
     """The error for a query that can't be used: the place, the reason, and what to do."""
 
-    def __init__(self, line: int, what: str, remedy: str) -> None:
+    def __init__(self, line: int, description: str, remedy: str) -> None:
         self.line = line  # within the query, from 1
-        self.description = what
+        self.description = description
         self.remedy = remedy
-        super().__init__(f"{what}; {remedy}")
+        super().__init__(f"{description}; {remedy}")
 
 
 def tokenize_statement(text: str) -> list[Token]:
@@ -85,9 +85,9 @@ def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str
             yield line, gap_text
 
 
-def _refuse_long_comment(between: str, line: int) -> None:
+def _refuse_long_comment(gap: str, line: int) -> None:
     """Raise QueryError for a line comment that continues on the next line, but only in Spark."""
-    for number, comment in enumerate(between.split("\n")[:-1], start=line):
+    for number, comment in enumerate(gap.split("\n")[:-1], start=line):
         if "--" in comment and comment.endswith("\\"):
             description = "a comment ends in \\, and Spark continues it on the next line"
             raise QueryError(number, description, "end it with another character")

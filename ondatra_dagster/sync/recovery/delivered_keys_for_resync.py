@@ -38,14 +38,14 @@ class DeliveredKeys:
         *,
         since: str | None = None,
         upto: str | None = None,
-        named_since: str,
+        last_run_with_other_keys: str,
     ) -> None:
         self._sync = sync
         self._record_store = tracking
         self._table_id = table_id
         self._after_run_id = since
         self._upto_run_id = upto
-        self._last_run_with_other_keys = named_since
+        self._last_run_with_other_keys = last_run_with_other_keys
         self._newest_by_key: dict[str, DeliveredChange] = {}
         # keys in an older form can't be matched; the rows of these records can
         self._newest_by_rowid: dict[int | None, DeliveredChange] = {}
@@ -56,11 +56,11 @@ class DeliveredKeys:
             else:
                 _update_newest(self._newest_by_key, self._derive_key(end), _build_change(end))
 
-    def is_delivered(self, each: CoalescedChange) -> bool:
+    def is_delivered(self, coalesced_change: CoalescedChange) -> bool:
         """Return whether the API has the key, or a row of it, after the newest acknowledged change."""
-        if each.key in self._newest_by_key or not self._newest_by_rowid:
-            return self.is_key_delivered(each.key)
-        changes = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
+        if coalesced_change.key in self._newest_by_key or not self._newest_by_rowid:
+            return self.is_key_delivered(coalesced_change.key)
+        changes = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(coalesced_change.desired))
         return any(change.is_present for change in changes if change)
 
     def is_key_delivered(self, key: str) -> bool:
@@ -98,36 +98,36 @@ class DeliveredKeys:
             if record.status == RecordStatus.SUCCEEDED:
                 yield record
 
-    def _has_other_key(self, end: DeliveredRecord) -> bool:
+    def _has_other_key(self, record: DeliveredRecord) -> bool:
         """Return whether the record's identifier belongs to a key that the model had before."""
-        return self._sync.delivers_by_key and end.run_id <= self._last_run_with_other_keys
+        return self._sync.delivers_by_key and record.run_id <= self._last_run_with_other_keys
 
-    def _find_by_rowid(self, end: DeliveredRecord) -> DeliveredChange | None:
-        return self._newest_by_rowid.get(end.rowid) if end.table_id == self._table_id else None
+    def _find_by_rowid(self, record: DeliveredRecord) -> DeliveredChange | None:
+        return self._newest_by_rowid.get(record.rowid) if record.table_id == self._table_id else None
 
-    def _derive_key(self, end: DeliveredRecord) -> str:
+    def _derive_key(self, record: DeliveredRecord) -> str:
         """Return the key of the record's unit; a rowid names a row of one table only."""
         if self._sync.delivers_by_key:
-            return end.identifier
-        return str(end.rowid) if end.table_id == self._table_id else f"{end.rowid}@{end.table_id}"
+            return record.identifier
+        return str(record.rowid) if record.table_id == self._table_id else f"{record.rowid}@{record.table_id}"
 
-    def _build_delete(self, key: str, end: DeliveredRecord, layout: Layout, version: int) -> RowChange:
-        row = orjson.loads(end.payload)
+    def _build_delete(self, key: str, record: DeliveredRecord, layout: Layout, version: int) -> RowChange:
+        row = orjson.loads(record.payload)
         payload = orjson.dumps([row.get(name) for name in layout.names]).decode()
-        group_key = end.identifier if self._sync.unit_shape is UnitKind.VERSION else ""
-        return RowChange(key, end.rowid or 0, ChangeType.DELETE, version, payload, group_key)
+        group_key = record.identifier if self._sync.unit_shape is UnitKind.VERSION else ""
+        return RowChange(key, record.rowid or 0, ChangeType.DELETE, version, payload, group_key)
 
 
-def _build_change(end: DeliveredRecord) -> DeliveredChange:
-    return DeliveredChange(end.run_id, end.table_version, end.operation != RecordOperation.DELETE)
+def _build_change(record: DeliveredRecord) -> DeliveredChange:
+    return DeliveredChange(record.run_id, record.table_version, record.operation != RecordOperation.DELETE)
 
 
 def _update_newest(newest: dict[MarkKey, DeliveredChange], name: MarkKey, mark: DeliveredChange) -> None:
     newest[name] = max(mark, newest.get(name, mark))
 
 
-def store_delivered_keys(sync: Sync, tracking: RecordStore, *, through: str) -> None:
-    """Store what a resync must know of the runs up to `through`, so that their records can be removed.
+def store_delivered_keys(sync: Sync, tracking: RecordStore, *, last_run: str) -> None:
+    """Store what a resync must know of the runs up to `last_run`, so that their records can be removed.
 
     Nothing is stored if a resync doesn't need it, or if rows come and go without a key. Rows without a key that
     are older than the kept records count as new.
@@ -137,9 +137,9 @@ def store_delivered_keys(sync: Sync, tracking: RecordStore, *, through: str) -> 
         return
     last_run_with_other_keys = snapshot.queue_metadata.get(KEY_NAMES_SINCE, "")
     delivered_keys = DeliveredKeys(
-        sync, tracking, snapshot.table_id, upto=through, named_since=last_run_with_other_keys
+        sync, tracking, snapshot.table_id, upto=last_run, last_run_with_other_keys=last_run_with_other_keys
     )
-    tracking.write_delivered(sync.id, delivered_keys.read_delivered_records(), through=through)
+    tracking.write_delivered(sync.id, delivered_keys.read_delivered_records(), last_run=last_run)
 
 
 def _find_known_keys(queue: Queue, keys: set[str]) -> Iterator[str]:

@@ -116,7 +116,7 @@ def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, sn
             queue.write_meta("last_run", snapshot.run_id)  # the queue knows all that this snapshot says
         queue.write_meta("table_id", source.table_id)
         queue.write_meta("base_url", sync.push_config.base_url or "")
-        write_unit_format(queue, sync.unit_format.with_key_types(source.columns), named_since="")
+        write_unit_format(queue, sync.unit_format.with_key_types(source.columns), last_run_with_other_keys="")
         # in the transaction: a queue that was begun has a snapshot, so it can be lost at any time
         first_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
         ports.record_store.write_snapshot(first_snapshot)
@@ -145,7 +145,7 @@ def _recover_from_records(
     recorded_outcomes = RecordedOutcomes(
         key_outcomes,
         replaces_rows=queue.replaces_rows,
-        cut_off_at=version_by_run,
+        crash_versions=version_by_run,
         frozen={unit.key for unit in snapshot.units if unit.state == "claimed"},
     )
     recorded_outcomes.delete_delivered_units(queue)
@@ -155,9 +155,9 @@ def _recover_from_records(
     return recorded_outcomes
 
 
-def _build_key_end(sync: Sync, end: DeliveredRecord) -> KeyOutcome:
-    version, message = end.table_version, end.status_message
-    return KeyOutcome(derive_unit_key(sync, end), version, end.status, message, end.change_type, end.run_id)
+def _build_key_end(sync: Sync, record: DeliveredRecord) -> KeyOutcome:
+    version, message = record.table_version, record.status_message
+    return KeyOutcome(derive_unit_key(sync, record), version, record.status, message, record.change_type, record.run_id)
 
 
 def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
@@ -167,10 +167,10 @@ def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
     return last_version if isinstance(last_version, int) else None
 
 
-def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
+def _owe_finalize_call(queue: Queue, outcomes: Iterable[KeyOutcome]) -> None:
     """Make finalize() due for the units of these records: it may or may not have been called for them."""
     is_delivered: dict[Hashable, bool] = {}
-    for number, end in enumerate(ends):
+    for number, end in enumerate(outcomes):
         if end.change_type == ChangeType.UPDATE_PREIMAGE:
             continue
         unit_id = end.send_id if queue.unit_kind is UnitKind.GROUP else number
@@ -180,11 +180,11 @@ def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
         add_finalize_counts(queue, succeeded=succeeded_count, failed=len(is_delivered) - succeeded_count)
 
 
-def derive_unit_key(sync: Sync, end: DeliveredRecord) -> str:
+def derive_unit_key(sync: Sync, record: DeliveredRecord) -> str:
     """Return the key of a record's unit."""
     if sync.is_whole_table:
         return WHOLE_TABLE_KEY
-    return end.identifier if sync.delivers_by_key else str(end.rowid)
+    return record.identifier if sync.delivers_by_key else str(record.rowid)
 
 
 def _refuse_if_run_before(sync: Sync, ports: Ports) -> None:

@@ -126,9 +126,9 @@ class _Resync:
         except ResyncNeededError:
             return None
 
-    def _enqueue_by_queue(self, recovered: RecordedOutcomes) -> int:
+    def _enqueue_by_queue(self, recorded_outcomes: RecordedOutcomes) -> int:
         """Enqueue all rows; the queue knows what the API has."""
-        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
+        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recorded_outcomes)
         return enqueue_all_rows(self._queue, self._read_table(), now=self._now, only_adds=self._only_adds)
 
     def _enqueue_by_records(self) -> int:
@@ -164,7 +164,7 @@ class _Resync:
             self._ports.record_store,
             self._source.table_id,
             since=since or None,
-            named_since=self._last_run_with_other_keys,
+            last_run_with_other_keys=self._last_run_with_other_keys,
         )
 
     def _count_mirror_rows(self) -> Mapping[str, int]:
@@ -192,7 +192,7 @@ class _Resync:
             if self._is_another_table:
                 # the new table has other invalid rows too, and they count from its first version
                 self._queue.delete_meta("invalid_watermark")
-            write_unit_format(self._queue, self._unit_format, named_since=self._last_run_with_other_keys)
+            write_unit_format(self._queue, self._unit_format, last_run_with_other_keys=self._last_run_with_other_keys)
 
     def _restore_from_snapshot(self) -> None:
         """Write what a lost queue has to know in addition to its units, which are enqueued again."""

@@ -32,7 +32,7 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
         queue_format, queue.read_meta(KEY_NAMES_SINCE) or "", new_format, ports.record_store.list_runs(sync.id)
     )
     with queue.store.write_transaction():
-        write_unit_format(queue, new_format, named_since=last_run_with_other_keys)
+        write_unit_format(queue, new_format, last_run_with_other_keys=last_run_with_other_keys)
 
 
 def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:
@@ -73,14 +73,18 @@ def refuse_snapshot_of_other_format(snapshot: QueueSnapshot, sync: Sync, source:
         )
 
 
-def _raise_resync_needed(left: RemainingUnits, known: UnitFormat, sync_id: str, form: UnitFormat) -> None:
-    if not left.unit_count:
+def _raise_resync_needed(
+    remaining_units: RemainingUnits, known_format: UnitFormat, sync_id: str, form: UnitFormat
+) -> None:
+    if not remaining_units.unit_count:
         return
-    dead_letter_note = f" ({format_count(left.dead_units, 'dead letter')} among them)" if left.dead_units else ""
+    dead_letter_note = (
+        f" ({format_count(remaining_units.dead_units, 'dead letter')} among them)" if remaining_units.dead_units else ""
+    )
     raise ResyncNeededError(
-        f"{sync_id} has {form.describe_difference(known)} now, but"
-        f" {format_count(left.unit_count, 'key')} in its queue{dead_letter_note}"
-        f" entered it with {known.describe_difference(form)} and can't be sent otherwise; restore that until"
+        f"{sync_id} has {form.describe_difference(known_format)} now, but"
+        f" {format_count(remaining_units.unit_count, 'key')} in its queue{dead_letter_note}"
+        f" entered it with {known_format.describe_difference(form)} and can't be sent otherwise; restore that until"
         f" none is left, or run `ondatra resync {sync_id}`"
     )
 
@@ -92,9 +96,9 @@ def read_snapshot_format(snapshot: QueueSnapshot) -> UnitFormat | None:
 
 
 def find_last_run_with_other_keys(
-    known: UnitFormat | None, before: str, form: UnitFormat, runs: Collection[str]
+    known_format: UnitFormat | None, last_run: str, form: UnitFormat, runs: Collection[str]
 ) -> str:
-    """Return the run after which records name keys in this format; `before` is that run for the known format."""
-    if known is None or known.has_same_names(form):
-        return before
+    """Return the run after which records name keys in this format; `last_run` is that run for the known format."""
+    if known_format is None or known_format.has_same_names(form):
+        return last_run
     return max(runs, default="")

@@ -30,21 +30,22 @@ def comparable_content(state: State) -> ApiContent:
     return {**records_with_own_id, **generated_paths}
 
 
-def describe_differences(expected: ApiContent, held: ApiContent) -> str:
+def describe_differences(expected_content: ApiContent, actual_content: ApiContent) -> str:
     """Describe the missing, surplus and changed records; return an empty text when the contents are equal."""
-    differences = list(_list_differences(expected, held))
+    differences = list(_list_differences(expected_content, actual_content))
     more_note = f", and {len(differences) - MAX_SHOWN_RECORDS} more" if len(differences) > MAX_SHOWN_RECORDS else ""
     return "; ".join(differences[:MAX_SHOWN_RECORDS]) + more_note
 
 
-def _list_differences(expected: ApiContent, held: ApiContent) -> Iterator[str]:
-    for path in sorted({*expected, *held}):
-        if path not in held:
+def _list_differences(expected_content: ApiContent, actual_content: ApiContent) -> Iterator[str]:
+    for path in sorted({*expected_content, *actual_content}):
+        if path not in actual_content:
             yield f"{path} is missing"
-        elif path not in expected:
+        elif path not in expected_content:
             yield f"{path} is still there, or there twice"
-        elif expected[path] != held[path]:
-            yield f"{path} is {_shorten_record(held[path])}, and should be {_shorten_record(expected[path])}"
+        elif expected_content[path] != actual_content[path]:
+            expected_text = _shorten_record(expected_content[path])
+            yield f"{path} is {_shorten_record(actual_content[path])}, and should be {expected_text}"
 
 
 def _has_generated_id(path: str) -> bool:

@@ -34,8 +34,8 @@ def check_every_row_has_status(stage: PushHarness, case: PushCase) -> Iterator[s
         yield from dict.fromkeys(warnings)
 
 
-def flatten_results(handed: Sequence[RecordedPush]) -> Iterator[RowResult]:
-    for push in handed:
+def flatten_results(pushes: Sequence[RecordedPush]) -> Iterator[RowResult]:
+    for push in pushes:
         yield from push.results()
 
 
@@ -110,8 +110,8 @@ def check_repeated_batch_repeats_calls(stage: PushHarness, case: PushCase) -> It
                     return
 
 
-def _new_call_message(play: ConformanceRun, handed: RecordedPush) -> str | None:
-    repeated_push = play.repeat_push(handed)
+def _new_call_message(play: ConformanceRun, push: RecordedPush) -> str | None:
+    repeated_push = play.repeat_push(push)
     if not repeated_push.calls:
         return None
     call = repeated_push.calls[0]
@@ -183,14 +183,14 @@ def _write_until_call(play: ConformanceRun, case: PushCase, number: int, fault: 
     return None
 
 
-def _recovery_problem(play: ConformanceRun, expected: ApiContent) -> str:
+def _recovery_problem(play: ConformanceRun, expected_content: ApiContent) -> str:
     if dead_letters := play.dead_letters:
         if not dead_letters[0].is_rejected:
             return f"{dead_letters[0].key} is retried until it is given up: {dead_letters[0].error}"
         return f"{dead_letters[0].key} is rejected ({dead_letters[0].error}); what may succeed later is an error"
     if play.state.depth:
         return "its rows are retried again and again, and never arrive"
-    differences = describe_differences(expected, comparable_content(play.api.state))
+    differences = describe_differences(expected_content, comparable_content(play.api.state))
     return f"the API ends with other content: {differences}" if differences else ""
 
 
@@ -255,15 +255,15 @@ def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, faul
     return [push for _ in range(OUTAGE_RUNS) for push in play.run_sync(batch_size=1)]
 
 
-def _wrong_verdict_messages(handed: Sequence[RecordedPush], what: str, why: str) -> Iterator[str]:
+def _wrong_verdict_messages(pushes: Sequence[RecordedPush], label: str, reason: str) -> Iterator[str]:
     """Yield one message for each operation: the same line of the function handles all its rows."""
     reported_operations = set()
-    for push in handed:
+    for push in pushes:
         for result in push.results() if push.calls else ():
-            is_wrongly_rejected = result.outcome.verdict is Verdict.REJECT and why is not REJECT_REASON
+            is_wrongly_rejected = result.outcome.verdict is Verdict.REJECT and reason is not REJECT_REASON
             if (result.outcome.is_delivered or is_wrongly_rejected) and result.operation not in reported_operations:
                 reported_operations.add(result.operation)
-                yield f"{result.name} is {result.outcome.verdict!s:.6} though its calls were {what}: {why}"
+                yield f"{result.name} is {result.outcome.verdict!s:.6} though its calls were {label}: {reason}"
 
 
 def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str]:

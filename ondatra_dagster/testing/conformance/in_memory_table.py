@@ -27,10 +27,10 @@ class InMemoryTable:
         self._next_rowid = 1
         self.layout = Layout(tuple(_case_columns(case)))
 
-    def write_rows(self, given: Sequence[Row]) -> FeedSegment:
+    def write_rows(self, query_rows: Sequence[Row]) -> FeedSegment:
         """Write the query's rows to the table, and return the changes that its feed has for this version."""
         self._version += 1
-        row_changes = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in given]))
+        row_changes = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in query_rows]))
         previous_version = -1 if self._version == 1 else self._version - 1
         changes = [self._build_change(*row_change) for row_change in row_changes]
         if self._is_single_unit:
@@ -73,34 +73,34 @@ class InMemoryTable:
         yield ChangeType.UPDATE_POSTIMAGE, rowid, row
         self._rows[rowid] = row
 
-    def _write_table(self, given: list[Row]) -> RowChanges:
-        if _count_rows(given) != _count_rows(self._rows.values()):
+    def _write_table(self, query_rows: list[Row]) -> RowChanges:
+        if _count_rows(query_rows) != _count_rows(self._rows.values()):
             yield from self._delete_rows(list(self._rows))
-            yield from self._insert_rows(given)
+            yield from self._insert_rows(query_rows)
 
-    def _write_append(self, given: list[Row]) -> RowChanges:
+    def _write_append(self, query_rows: list[Row]) -> RowChanges:
         unmatched_rows = _count_rows(self._rows.values())
-        for row in given:
+        for row in query_rows:
             text = _json_text(row)
             if unmatched_rows[text]:
                 unmatched_rows[text] -= 1
             else:
                 yield from self._insert_rows([row])
 
-    def _write_merge(self, given: list[Row]) -> RowChanges:
+    def _write_merge(self, query_rows: list[Row]) -> RowChanges:
         rowid_by_key = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items()}
-        for row in given:
+        for row in query_rows:
             rowid = rowid_by_key.get(_json_text(self._key_values(row)))
             if rowid is None:
                 yield from self._insert_rows([row])
             elif self._rows[rowid] != row:
                 yield from self._update_row(rowid, row)
 
-    def _write_by_key(self, given: list[Row]) -> RowChanges:
+    def _write_by_key(self, query_rows: list[Row]) -> RowChanges:
         """Replace whole groups or partitions. Groups that get no rows are deleted, such partitions are kept."""
         new_rows: dict[str, list[Row]] = collections.defaultdict(list)
         old_rowids: dict[str, list[int]] = collections.defaultdict(list)
-        for row in given:
+        for row in query_rows:
             new_rows[_json_text(self._key_values(row))].append(row)
         for rowid, row in self._rows.items():
             old_rowids[_json_text(self._key_values(row))].append(rowid)
@@ -110,11 +110,11 @@ class InMemoryTable:
                 yield from self._delete_rows(old_rowids[key])
                 yield from self._insert_rows(new_rows[key])
 
-    def _write_scd2(self, given: list[Row]) -> RowChanges:
+    def _write_scd2(self, query_rows: list[Row]) -> RowChanges:
         current_rowids = {
             _json_text(self._key_values(row)): rowid for rowid, row in self._rows.items() if row["is_current"]
         }
-        new_rows = {_json_text(self._key_values(row)): row for row in given}
+        new_rows = {_json_text(self._key_values(row)): row for row in query_rows}
         for key in [key for key in current_rowids if self._is_changed(current_rowids[key], new_rows.get(key))]:
             end_columns = {"valid_to_snapshot": self._version, "is_current": False}
             yield from self._update_row(current_rowids[key], {**self._rows[current_rowids.pop(key)], **end_columns})

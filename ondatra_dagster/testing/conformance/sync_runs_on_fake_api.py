@@ -66,14 +66,14 @@ class RecordedPush:
     """A batch that push() or poll() got, its result, and the calls that were made for it."""
 
     parcel: PushBatch
-    pushed: PushResult
+    push_result: PushResult
     calls: Sequence[RecordedCall]
 
     def results(self, *, with_context: bool = False) -> Iterator[RowResult]:
         """Yield each row's result, context rows only on request; yield nothing for a job that is still open."""
-        for unit in self.parcel.units if self.pushed.outcomes else ():
+        for unit in self.parcel.units if self.push_result.outcomes else ():
             for change_type, row in unit.sent_rows if with_context else changing_rows(unit):
-                outcome = self.pushed.outcomes[f"{row.rowid}:{change_type}"]
+                outcome = self.push_result.outcomes[f"{row.rowid}:{change_type}"]
                 yield RowResult(OPERATION_NAMES[change_type], unit.key, row.rowid, outcome)
 
 
@@ -92,7 +92,7 @@ class PushRecorder:
 
     pusher: StarlarkSink
     api: FakeApi
-    recorded: list[RecordedPush]
+    pushes: list[RecordedPush]
 
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
         return self._record_push(parcel, lambda: self.pusher(parcel, journal))
@@ -106,7 +106,7 @@ class PushRecorder:
     def _record_push(self, parcel: PushBatch, push: Callable[[], PushResult]) -> PushResult:
         calls_before = len(self.api.calls)
         result = push()
-        self.recorded.append(RecordedPush(parcel=parcel, pushed=result, calls=self.api.calls[calls_before:]))
+        self.pushes.append(RecordedPush(parcel=parcel, push_result=result, calls=self.api.calls[calls_before:]))
         return result
 
 
@@ -156,11 +156,11 @@ class ConformanceRun:
             if not self.state.depth:
                 return
 
-    def repeat_push(self, handed: RecordedPush) -> RecordedPush:
+    def repeat_push(self, push: RecordedPush) -> RecordedPush:
         """Push a batch twice with one journal, as after a crash; return the second push, which the journal answers."""
         journal = ResponseJournal.in_memory("again")
-        self._push(handed.parcel, journal)
-        self._push(handed.parcel, journal)
+        self._push(push.parcel, journal)
+        self._push(push.parcel, journal)
         return self.recorded_pushes.pop()
 
     def _sleep(self, seconds: float) -> None:
@@ -264,9 +264,9 @@ def capture_push_warnings() -> Iterator[list[str]]:
 
 
 class _MessageHandler(logging.Handler):
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, messages: list[str]) -> None:
         super().__init__(logging.WARNING)
-        self._messages = told
+        self._messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
         self._messages.append(record.getMessage())

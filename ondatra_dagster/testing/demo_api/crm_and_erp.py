@@ -139,11 +139,11 @@ class BulkEndpoints:
         self.jobs.clear()
         self.polls = 1
 
-    def _with_operations(self, body: Record, do: Callable[[list[Any]], Answer]) -> Answer:
+    def _with_operations(self, body: Record, run_operations: Callable[[list[Any]], Answer]) -> Answer:
         operations = body.get("operations")
         if not isinstance(operations, list) or not all(map(_is_operation, operations)):
             return refusal(400, "the body needs a list of operations, each with a key, and upsert or delete")
-        return do(operations)
+        return run_operations(operations)
 
     def _apply_all_or_none(self, operations: list[Any]) -> Answer:
         faults = {operation["key"]: fault for operation in operations if (fault := self._find_fault(operation))}

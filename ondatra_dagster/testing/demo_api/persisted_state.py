@@ -49,16 +49,16 @@ class DemoState:
             "calls": len(self.calls),
         }
 
-    def _load_file(self, kept: Any) -> None:
+    def _load_file(self, content: Any) -> None:
         """Load what `_save_file` wrote."""
         for name, records in (
             *self.crm_and_erp.records_by_collection().items(),
             *self.crm_and_erp.jobs_by_endpoint().items(),
         ):
-            records.update(kept.get(name, {}))  # an older file lacks some of them
-        self.answers = {key: Answer(*answer) for key, answer in kept["answers"].items()}
+            records.update(content.get(name, {}))  # an older file lacks some of them
+        self.answers = {key: Answer(*answer) for key, answer in content["answers"].items()}
         self.calls = [
-            RecordedCall(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in kept["calls"]
+            RecordedCall(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in content["calls"]
         ]
 
     def _save_file(self, file: Path) -> None:

@@ -47,22 +47,24 @@ COLUMNS = (
 )
 
 
-def queue_page(asked: PageRequest) -> Page:
+def queue_page(page_request: PageRequest) -> Page:
     """Show the queue of the sync that the path names."""
-    sync = asked.sync
-    lost_notice = queue_lost_notice(asked.workspace, sync)
-    queue = asked.workspace.queue(sync.id) if lost_notice is None else None
+    sync = page_request.sync
+    lost_notice = queue_lost_notice(page_request.workspace, sync)
+    queue = page_request.workspace.queue(sync.id) if lost_notice is None else None
     dead_letters = list(
-        list_dead_letters(sync, limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (asked.page - 1), most_rows=MAX_SHOWN_ROWS)
+        list_dead_letters(
+            sync, limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (page_request.page - 1), most_rows=MAX_SHOWN_ROWS
+        )
     )
-    hold_reason = find_hold_reason(sync, asked.workspace.settings)
+    hold_reason = find_hold_reason(sync, page_request.workspace.settings)
     return Page(
         title=f"{sync.id} · queue",
         breadcrumbs=sync_breadcrumbs(sync, Breadcrumb("Queue", ui_urls.queue_url(sync.id))),
         body=(
-            heading("Queue and dead letters", under=sync.id),
+            heading("Queue and dead letters", subtitle=sync.id),
             element("p", f"Held: {hold_reason}.", class_="notice") if hold_reason else None,
-            lost_notice or _queue_facts(sync, queue, asked.now),
+            lost_notice or _queue_facts(sync, queue, page_request.now),
             section(
                 "Dead letters",
                 _replay_hint(sync) if dead_letters else None,
@@ -72,18 +74,18 @@ def queue_page(asked: PageRequest) -> Page:
                         f"Dead letters of {sync.id}, the oldest first",
                         COLUMNS,
                         (_dead_letter_row(dead_letter, sync) for dead_letter in dead_letters[:PAGE_SIZE]),
-                        none=_empty_text(page=asked.page, is_lost=lost_notice is not None),
+                        empty_text=_empty_text(page=page_request.page, is_lost=lost_notice is not None),
                     ),
                     class_="card",
                 ),
                 pager(
-                    page=asked.page,
-                    link_of=lambda page: ui_urls.queue_url(sync.id, page=page),
+                    page=page_request.page,
+                    build_link=lambda page: ui_urls.queue_url(sync.id, page=page),
                     has_more=len(dead_letters) > PAGE_SIZE,
                     newer="older ones",
                     older="later ones",
                 ),
-                beside=element("span", format_number(queue.dead_units), class_="count") if queue else None,
+                side_content=element("span", format_number(queue.dead_units), class_="count") if queue else None,
             ),
         ),
     )

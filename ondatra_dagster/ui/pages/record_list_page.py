@@ -54,66 +54,68 @@ COLUMNS = (
 MEDIA_TYPES = {".csv": "text/csv", ".json": "application/json", ".parquet": "application/vnd.apache.parquet"}
 
 
-def records_page(asked: PageRequest) -> Page:
+def records_page(page_request: PageRequest) -> Page:
     """Show the requested records, the newest first."""
-    sync = asked.sync
-    search = asked.build_search(limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (asked.page - 1))
-    records = list(iterate_records(find_records(sync, asked.workspace.tracking, search)))
+    sync = page_request.sync
+    search = page_request.build_search(limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (page_request.page - 1))
+    records = list(iterate_records(find_records(sync, page_request.workspace.tracking, search)))
     record_table = table(
         f"Records of {sync.id}, the newest first",
         COLUMNS,
         map(_record_row, records[:PAGE_SIZE]),
-        none=_empty_text(asked),
+        empty_text=_empty_text(page_request),
     )
-    breadcrumb = Breadcrumb("Records", ui_urls.records_url(sync.id, RecordFilter(run=asked.run_id)))
+    breadcrumb = Breadcrumb("Records", ui_urls.records_url(sync.id, RecordFilter(run=page_request.run_id)))
     return Page(
         title=f"{sync.id} · records",
-        breadcrumbs=sync_breadcrumbs(sync, breadcrumb, run=asked.run_id),
+        breadcrumbs=sync_breadcrumbs(sync, breadcrumb, run=page_request.run_id),
         body=(
-            heading("Records", _record_count(asked), under=_subtitle(asked)),
-            None if asked.run_id else queue_lost_notice(asked.workspace, sync),
-            _search_form(asked),
-            _stage_tabs(asked),
-            _change_notice(asked),
-            _reason_notice(asked),
+            heading("Records", _record_count(page_request), subtitle=_subtitle(page_request)),
+            None if page_request.run_id else queue_lost_notice(page_request.workspace, sync),
+            _search_form(page_request),
+            _stage_tabs(page_request),
+            _change_notice(page_request),
+            _reason_notice(page_request),
             element("div", record_table, class_="card"),
             pager(
-                page=asked.page,
-                link_of=lambda page: ui_urls.records_url(sync.id, asked.record_filter, page=page),
+                page=page_request.page,
+                build_link=lambda page: ui_urls.records_url(sync.id, page_request.record_filter, page=page),
                 has_more=len(records) > PAGE_SIZE,
                 newer="newer",
                 older="older",
             ),
-            _download_links(asked) if records else None,
+            _download_links(page_request) if records else None,
         ),
     )
 
 
-def _subtitle(asked: PageRequest) -> Content:
-    if asked.run_id:
-        return ("Run ", element("code", asked.run_id))
+def _subtitle(page_request: PageRequest) -> Content:
+    if page_request.run_id:
+        return ("Run ", element("code", page_request.run_id))
     return "All runs whose records are kept, and rows that are still to be sent"
 
 
-def _record_count(asked: PageRequest) -> Content:
+def _record_count(page_request: PageRequest) -> Content:
     """Return the number of records if it is quick to read: for one stage of one run."""
-    if not (asked.run_id and asked.stage and asked.stage.has_ended):
+    if not (page_request.run_id and page_request.stage and page_request.stage.has_ended):
         return None
-    record_count = count_records(asked.sync, asked.workspace.tracking, asked.build_search(limit=None))
+    record_count = count_records(
+        page_request.sync, page_request.workspace.tracking, page_request.build_search(limit=None)
+    )
     return element("span", format_number(record_count), class_="count")
 
 
-def _search_form(asked: PageRequest) -> Html:
+def _search_form(page_request: PageRequest) -> Html:
     """Return the form that searches for another identifier, or in another run."""
-    known_runs = sorted(asked.workspace.tracking.list_runs(asked.sync.id), reverse=True)
+    known_runs = sorted(page_request.workspace.tracking.list_runs(page_request.sync.id), reverse=True)
     listed_runs = (
         known_runs[:MAX_RUN_CHOICES]
-        if asked.run_id in (None, *known_runs[:MAX_RUN_CHOICES])
-        else [asked.run_id, *known_runs[:MAX_RUN_CHOICES]]
+        if page_request.run_id in (None, *known_runs[:MAX_RUN_CHOICES])
+        else [page_request.run_id, *known_runs[:MAX_RUN_CHOICES]]
     )
-    choices = [element("option", "all runs", value="", selected=asked.run_id is None)]
-    choices += [element("option", run, value=run, selected=run == asked.run_id) for run in listed_runs]
-    hidden_fields = {"status": asked.status, "change": asked.change, "reason": asked.reason}
+    choices = [element("option", "all runs", value="", selected=page_request.run_id is None)]
+    choices += [element("option", run, value=run, selected=run == page_request.run_id) for run in listed_runs]
+    hidden_fields = {"status": page_request.status, "change": page_request.change, "reason": page_request.reason}
     return element(
         "form",
         [
@@ -127,7 +129,7 @@ def _search_form(asked: PageRequest) -> Html:
             id="search",
             type="search",
             name="search",
-            value=asked.prefix,
+            value=page_request.prefix,
             autocomplete="off",
             spellcheck="false",
             aria_keyshortcuts="/",
@@ -136,54 +138,69 @@ def _search_form(asked: PageRequest) -> Html:
         element("select", choices, id="run", name="run"),
         element("button", "Search"),
         method="get",
-        action=ui_urls.records_url(asked.sync.id, RecordFilter()),
+        action=ui_urls.records_url(page_request.sync.id, RecordFilter()),
         role="search",
         class_="search",
     )
 
 
-def _stage_tabs(asked: PageRequest) -> Html:
-    record_filter = dataclasses.replace(asked.record_filter, reason=None)
-    stage = None if asked.stage is RecordStage.PENDING else asked.stage  # a pending record has no reason yet
+def _stage_tabs(page_request: PageRequest) -> Html:
+    record_filter = dataclasses.replace(page_request.record_filter, reason=None)
+    stage = (
+        None if page_request.stage is RecordStage.PENDING else page_request.stage
+    )  # a pending record has no reason yet
     return stage_tabs(
         STAGE_NAMES,
-        asked.stage,
-        link_of=lambda stage: ui_urls.records_url(asked.sync.id, dataclasses.replace(record_filter, status=stage)),
-        other_view=("Group by reason", ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=stage)),
+        page_request.stage,
+        build_link=lambda stage: ui_urls.records_url(
+            page_request.sync.id, dataclasses.replace(record_filter, status=stage)
+        ),
+        other_view=(
+            "Group by reason",
+            ui_urls.reasons_url(page_request.sync.id, run=page_request.run_id, status=stage),
+        ),
     )
 
 
-def _change_notice(asked: PageRequest) -> Content:
-    if asked.change is None:
+def _change_notice(page_request: PageRequest) -> Content:
+    if page_request.change is None:
         return None
-    all_changes_url = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, change=None))
-    content = (f"Only {asked.change}s ", element("a", "show all changes", href=all_changes_url))
+    all_changes_url = ui_urls.records_url(
+        page_request.sync.id, dataclasses.replace(page_request.record_filter, change=None)
+    )
+    content = (f"Only {page_request.change}s ", element("a", "show all changes", href=all_changes_url))
     return element("p", content, class_="notice")
 
 
-def _reason_notice(asked: PageRequest) -> Content:
-    if asked.reason is None:
+def _reason_notice(page_request: PageRequest) -> Content:
+    if page_request.reason is None:
         return None
-    all_reasons_url = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, reason=None))
+    all_reasons_url = ui_urls.records_url(
+        page_request.sync.id, dataclasses.replace(page_request.record_filter, reason=None)
+    )
     return element(
         "p",
-        ("Only with the reason “", shorten_message(asked.reason), "” ") if asked.reason else "Only without a reason ",
+        ("Only with the reason “", shorten_message(page_request.reason), "” ")
+        if page_request.reason
+        else "Only without a reason ",
         element("a", "show all reasons", href=all_reasons_url),
         class_="notice",
     )
 
 
-def _empty_text(asked: PageRequest) -> str:
-    if asked.page > 1:
+def _empty_text(page_request: PageRequest) -> str:
+    if page_request.page > 1:
         return "There are no more records."
-    if not asked.workspace.tracking.list_runs(asked.sync.id):
-        return f"{asked.sync.id} has no records yet."
-    if asked.run_id and asked.stage and not asked.stage.has_ended:
+    if not page_request.workspace.tracking.list_runs(page_request.sync.id):
+        return f"{page_request.sync.id} has no records yet."
+    if page_request.run_id and page_request.stage and not page_request.stage.has_ended:
         return "Nothing of this run is pending: pending rows are listed with the newest run, or without a run."
-    if asked.run_id and not (asked.stage or asked.change or asked.prefix or asked.reason is not None):
+    if page_request.run_id and not (
+        page_request.stage or page_request.change or page_request.prefix or page_request.reason is not None
+    ):
         return "No row ended in this run."
-    if asked.prefix and asked.sync.identifier_hint:
-        return f"No record matches; identifiers of {asked.sync.id} are {asked.sync.identifier_hint}."
+    if page_request.prefix and page_request.sync.identifier_hint:
+        return f"No record matches; identifiers of {page_request.sync.id} are {page_request.sync.identifier_hint}."
     return "No record matches."
 
 
@@ -199,7 +216,7 @@ def _record_row(record: ResultRecord) -> Iterator[Content]:
     yield render_payload(record.payload)
 
 
-def _download_links(asked: PageRequest) -> Html:
+def _download_links(page_request: PageRequest) -> Html:
     """Return the links to the records as files: all of them, or a sample."""
     entries: list[Content] = []
     for name, limit in (("All matching records", None), (f"The newest {SAMPLE_SIZE:,}", SAMPLE_SIZE)):
@@ -207,7 +224,7 @@ def _download_links(asked: PageRequest) -> Html:
             element(
                 "a",
                 suffix[1:].upper(),
-                href=ui_urls.download_url(asked.sync.id, suffix, asked.record_filter, limit=limit),
+                href=ui_urls.download_url(page_request.sync.id, suffix, page_request.record_filter, limit=limit),
                 download=True,
             )
             for suffix in EXPORT_WRITERS
@@ -216,21 +233,23 @@ def _download_links(asked: PageRequest) -> Html:
     return element("dl", entries, class_="downloads", aria_label="Downloads")
 
 
-def download_records(asked: PageRequest) -> Response:
+def download_records(page_request: PageRequest) -> Response:
     """Stream the requested records as a file."""
-    suffix = f".{asked.path_params['ending']}"
+    suffix = f".{page_request.path_params['ending']}"
     if suffix not in EXPORT_WRITERS:
         format_names = [ending[1:] for ending in EXPORT_WRITERS]
         raise SelectionError(
             f"records have no format {suffix[1:]!r}; {suggest_correction(suffix[1:], format_names, plural='formats')}"
         )
-    sync = asked.sync
+    sync = page_request.sync
     record_chunks = find_records(
-        sync, asked.workspace.tracking, asked.build_search(limit=asked.get_number("limit", most=MAX_DOWNLOAD_RECORDS))
+        sync,
+        page_request.workspace.tracking,
+        page_request.build_search(limit=page_request.get_number("limit", maximum=MAX_DOWNLOAD_RECORDS)),
     )
     chunks = stream_export(record_chunks, suffix)
     first_chunk = next(chunks)  # before the response begins: an error can still be shown on a page
-    name = "-".join(filter(None, (sync.id, asked.run_id, asked.status, asked.change)))
+    name = "-".join(filter(None, (sync.id, page_request.run_id, page_request.status, page_request.change)))
     headers = {"Content-Disposition": f'attachment; filename="{name}{suffix}"'}
     return StreamingResponse(_stream_chunks(first_chunk, chunks), media_type=MEDIA_TYPES[suffix], headers=headers)
 

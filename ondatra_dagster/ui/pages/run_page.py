@@ -63,12 +63,12 @@ COUNT_COLUMNS = (
 )
 
 
-def run_page(asked: PageRequest) -> Page:
+def run_page(page_request: PageRequest) -> Page:
     """Show the run that the path names."""
-    workspace, sync = asked.workspace, asked.sync
-    run = workspace.history.find_run(sync.id, asked.path_params["run"])
+    workspace, sync = page_request.workspace, page_request.sync
+    run = workspace.history.find_run(sync.id, page_request.path_params["run"])
     if run is None:
-        return _page_without_history(workspace, sync, asked.path_params["run"])
+        return _page_without_history(workspace, sync, page_request.path_params["run"])
     live_progress = read_live_progress(sync, workspace.tracking, clock=workspace.clock)
     result = run.result.value
     is_dry = result == "dry"
@@ -80,12 +80,12 @@ def run_page(asked: PageRequest) -> Page:
                 element("span", "Run ", element("code", run.run_id)),
                 badge(result),
                 sync_links(sync, run=run.run_id) if not is_dry and _has_records(workspace, run) else None,
-                under=None if is_dry else _retention_text(workspace, run),
+                subtitle=None if is_dry else _retention_text(workspace, run),
             ),
             element("div", render_progress(live_progress), class_="now card")
             if live_progress and result == "running"
             else None,
-            _run_facts(asked, run),
+            _run_facts(page_request, run),
             _error_section(run, sync),
             _dry_run_section(run) if is_dry else _count_section(workspace, run) if run.counts else _crash_notice(run),
         ),
@@ -120,12 +120,12 @@ def _retention_text(workspace: Workspace, run: PastRun) -> Content:
     return f"The records of this run were removed; only its counts are left.{retention_note}"
 
 
-def _run_facts(asked: PageRequest, run: PastRun) -> Html:
-    dagster = asked.workspace.settings.dagster_url
+def _run_facts(page_request: PageRequest, run: PastRun) -> Html:
+    dagster = page_request.workspace.settings.dagster_url
     return fact_list(
         [
             ("Started", format_time(run.started_at)),
-            ("Took", format_run_duration(run, asked.now)),
+            ("Took", format_run_duration(run, page_request.now)),
             ("Trigger", run.trigger),
             ("Mode", (run.mode.value, element("small", run.reason))),
             ("Versions", format_versions(run)),
@@ -179,7 +179,7 @@ def _count_section(workspace: Workspace, run: PastRun) -> Html:
     noun = f"{unit_noun(sync)}s"
     rows = (count_cells(run, cell, grid, sync=sync, has_records=has_records) for cell in GridRow)
     header = (ColumnHeader(noun.capitalize()), *COUNT_COLUMNS)
-    count_table = table(f"Counts of {noun}", header, rows, none="", stacks=False)
+    count_table = table(f"Counts of {noun}", header, rows, empty_text="", stacks=False)
     incomplete_notice = None if is_complete else element("p", _INCOMPLETE_NOTICE, class_="notice")
     return section(f"Outcomes of the {noun}", incomplete_notice, element("div", count_table, class_="card grid"))
 

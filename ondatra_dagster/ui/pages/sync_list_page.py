@@ -49,21 +49,21 @@ COLUMNS = (
 )
 
 
-def sync_list_page(asked: PageRequest) -> Page:
+def sync_list_page(page_request: PageRequest) -> Page:
     """Show all syncs on one page."""
-    syncs_with_status = [(sync, _read_status(asked, sync)) for sync in asked.workspace.syncs.values()]
+    syncs_with_status = [(sync, _read_status(page_request, sync)) for sync in page_request.workspace.syncs.values()]
     statuses = [status for _, status in syncs_with_status if isinstance(status, SyncStatus)]
     rows = [
-        _sync_row(status, asked.now) if isinstance(status, SyncStatus) else _unreadable_row(sync, status)
+        _sync_row(status, page_request.now) if isinstance(status, SyncStatus) else _unreadable_row(sync, status)
         for sync, status in syncs_with_status
     ]
     return Page(
         title="Syncs",
         body=(
-            heading("Syncs", under=_summary_text(statuses, unread=len(syncs_with_status) - len(statuses))),
-            _sinks_notice(asked.workspace.settings.sinks),
-            _history_notice(asked.workspace),
-            element("div", table("Every sync and its state", COLUMNS, rows, none=_NO_SYNCS_TEXT), class_="card"),
+            heading("Syncs", subtitle=_summary_text(statuses, unread=len(syncs_with_status) - len(statuses))),
+            _sinks_notice(page_request.workspace.settings.sinks),
+            _history_notice(page_request.workspace),
+            element("div", table("Every sync and its state", COLUMNS, rows, empty_text=_NO_SYNCS_TEXT), class_="card"),
         ),
         refresh_seconds=BUSY_REFRESH_SECONDS if any(status.progress for status in statuses) else IDLE_REFRESH_SECONDS,
     )
@@ -88,10 +88,10 @@ def _history_notice(workspace: Workspace) -> Content:
     return None
 
 
-def _read_status(asked: PageRequest, sync: Sync) -> SyncStatus | str:
+def _read_status(page_request: PageRequest, sync: Sync) -> SyncStatus | str:
     """Read the status of a sync; return the error if it can't be read, so that the other syncs are shown."""
     try:
-        return read_sync_status(asked.workspace, sync, runs=SPARKLINE_RUNS)
+        return read_sync_status(page_request.workspace, sync, runs=SPARKLINE_RUNS)
     except StateError as error:
         return str(error)
 
@@ -109,11 +109,11 @@ def _sync_name(sync: Sync) -> Content:
     )
 
 
-def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
-    unhealthy_count = unread + sum(status.health in UNHEALTHY_STATES for status in found)
-    unknown_count = unread + sum(status.queue_lost_message is not None for status in found)
-    waiting_keys = sum(status.queue.depth for status in found if status.queue)
-    phrases = [format_count(unread + len(found), "sync")]
+def _summary_text(statuses: Sequence[SyncStatus], *, unread: int) -> str:
+    unhealthy_count = unread + sum(status.health in UNHEALTHY_STATES for status in statuses)
+    unknown_count = unread + sum(status.queue_lost_message is not None for status in statuses)
+    waiting_keys = sum(status.queue.depth for status in statuses if status.queue)
+    phrases = [format_count(unread + len(statuses), "sync")]
     phrases.append(f"{unhealthy_count} with a problem" if unhealthy_count else "none with a problem")
     if waiting_keys or not unknown_count:
         phrases.append(f"{format_count(waiting_keys, 'key')} to be delivered" if waiting_keys else "nothing waits")
@@ -122,34 +122,34 @@ def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
     return " · ".join(phrases)
 
 
-def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
-    sync, queue, last_run = of.sync, of.queue, of.last_run
+def _sync_row(status: SyncStatus, now: datetime) -> Iterator[Content]:
+    sync, queue, last_run = status.sync, status.queue, status.last_run
     yield _sync_name(sync)
-    progress = of.progress and f"{of.progress.record_count:,} records, {of.progress.pending_keys:,} to go"
+    progress = status.progress and f"{status.progress.record_count:,} records, {status.progress.pending_keys:,} to go"
     yield (
-        badge(of.health),
+        badge(status.health),
         element("small", progress) if progress else None,
-        element("small", of.queue_lost_message, class_="error") if of.queue_lost_message else None,
+        element("small", status.queue_lost_message, class_="error") if status.queue_lost_message else None,
     )
     yield format_number(queue.depth if queue else None)
     yield format_age(queue.oldest_since if queue else None, now)
     yield format_due_time(queue.next_due_at if queue else None, now)
-    yield dead_letter_link(of)
+    yield dead_letter_link(status)
     yield (
         element("a", format_time_ago(last_run.started_at, now), href=ui_urls.run_path(sync.id, last_run.run_id))
         if last_run
         else NO_VALUE
     )
     yield badge(last_run.result.value) if last_run else NO_VALUE
-    yield _sparkline(of)
+    yield _sparkline(status)
 
 
-def _sparkline(of: SyncStatus) -> Content:
+def _sparkline(status: SyncStatus) -> Content:
     """Draw one bar for each run: its delivered rows, and those that were rejected or failed."""
-    if not of.runs:
+    if not status.runs:
         return NO_VALUE
     bars = []
-    for run in reversed(of.runs):
+    for run in reversed(status.runs):
         grid = load_grid(run)
         succeeded_count = grid.total(GridRow.SUCCEEDED)
         undelivered_count = grid.total(GridRow.REJECTED) + grid.total(GridRow.FAILED)
@@ -159,9 +159,9 @@ def _sparkline(of: SyncStatus) -> Content:
                 f"{run.run_id}: {succeeded_count:,} arrived, {undelivered_count:,} didn't",
             )
         )
-    succeeded_runs = sum(run.result is RunResult.SUCCEEDED for run in of.runs)
-    label = f"{succeeded_runs} of the last {format_count(len(of.runs), 'run')} succeeded"
+    succeeded_runs = sum(run.result is RunResult.SUCCEEDED for run in status.runs)
+    label = f"{succeeded_runs} of the last {format_count(len(status.runs), 'run')} succeeded"
     chart = bar_charts.draw_bars(
-        bars, label=label, places=SPARKLINE_RUNS, class_="sparkline", least=MIN_SPARKLINE_HEIGHT
+        bars, label=label, places=SPARKLINE_RUNS, class_="sparkline", min_height=MIN_SPARKLINE_HEIGHT
     )
     return chart.svg

@@ -70,35 +70,39 @@ RUN_COLUMNS = (
 )
 
 
-def sync_page(asked: PageRequest) -> Page:
+def sync_page(page_request: PageRequest) -> Page:
     """Show the sync that the path names."""
-    sync, history = asked.sync, asked.workspace.history.as_required()
-    sync_status = read_sync_status(asked.workspace, sync, runs=CHART_RUNS)
-    offset = PAGE_SIZE * (asked.page - 1)
+    sync, history = page_request.sync, page_request.workspace.history.as_required()
+    sync_status = read_sync_status(page_request.workspace, sync, runs=CHART_RUNS)
+    offset = PAGE_SIZE * (page_request.page - 1)
     past_runs = history.list_runs(sync.id, limit=PAGE_SIZE + 1, offset=offset, with_dry=True)
-    runs_with_records = frozenset(asked.workspace.tracking.list_runs(sync.id))
-    rows = [_run_row(run, runs_with_records, asked.now) for run in past_runs[:PAGE_SIZE]]
-    empty_text = "There are no older runs." if asked.page > 1 else _NO_RUNS_TEXT
+    runs_with_records = frozenset(page_request.workspace.tracking.list_runs(sync.id))
+    rows = [_run_row(run, runs_with_records, page_request.now) for run in past_runs[:PAGE_SIZE]]
+    empty_text = "There are no older runs." if page_request.page > 1 else _NO_RUNS_TEXT
     runs = section(
         "Runs",
         element(
-            "div", table(f"Runs of {sync.id}, the newest first", RUN_COLUMNS, rows, none=empty_text), class_="card"
+            "div",
+            table(f"Runs of {sync.id}, the newest first", RUN_COLUMNS, rows, empty_text=empty_text),
+            class_="card",
         ),
         pager(
-            page=asked.page,
-            link_of=lambda page: ui_urls.runs_url(sync.id, page=page),
+            page=page_request.page,
+            build_link=lambda page: ui_urls.runs_url(sync.id, page=page),
             has_more=len(past_runs) > PAGE_SIZE,
             newer="newer runs",
             older="older runs",
         ),
     )
-    overview = (_status_facts(sync_status, asked.now), _runs_chart(sync_status)) if asked.page == 1 else None
-    lost_notice = queue_lost_notice(asked.workspace, sync)
+    overview = (
+        (_status_facts(sync_status, page_request.now), _runs_chart(sync_status)) if page_request.page == 1 else None
+    )
+    lost_notice = queue_lost_notice(page_request.workspace, sync)
     return Page(
         title=sync.id,
         breadcrumbs=sync_breadcrumbs(sync),
         body=(
-            heading(sync.id, badge(sync_status.health), sync_links(sync), under=_subtitle(sync)),
+            heading(sync.id, badge(sync_status.health), sync_links(sync), subtitle=_subtitle(sync)),
             lost_notice,
             _progress_card(sync_status),
             overview,
@@ -119,17 +123,17 @@ def _subtitle(sync: Sync) -> Content:
     )
 
 
-def _progress_card(of: SyncStatus) -> Content:
-    if of.progress is None:
+def _progress_card(status: SyncStatus) -> Content:
+    if status.progress is None:
         return None
-    link = ui_urls.run_path(of.sync.id, of.progress.run_id)
+    link = ui_urls.run_path(status.sync.id, status.progress.run_id)
     return element(
-        "div", element("a", "A run is active", href=link), ": ", render_progress(of.progress), class_="now card"
+        "div", element("a", "A run is active", href=link), ": ", render_progress(status.progress), class_="now card"
     )
 
 
-def _status_facts(of: SyncStatus, now: datetime) -> Html:
-    queue = of.queue
+def _status_facts(status: SyncStatus, now: datetime) -> Html:
+    queue = status.queue
     return fact_list(
         [
             ("In the queue", format_number(queue.depth) if queue else NO_VALUE),
@@ -137,14 +141,14 @@ def _status_facts(of: SyncStatus, now: datetime) -> Html:
             ("In open jobs", format_number(queue.units_in_jobs) if queue else NO_VALUE),
             ("Oldest has waited", format_age(queue.oldest_since if queue else None, now)),
             ("Next retry", format_due_time(queue.next_due_at if queue else None, now)),
-            ("Dead letters", dead_letter_link(of)),
-            ("Last run", format_time_ago(of.last_run.started_at, now) if of.last_run else NO_VALUE),
+            ("Dead letters", dead_letter_link(status)),
+            ("Last run", format_time_ago(status.last_run.started_at, now) if status.last_run else NO_VALUE),
         ]
     )
 
 
-def _runs_chart(of: SyncStatus) -> Content:
-    ended_runs = [run for run in of.runs if run.result is not RunResult.RUNNING]
+def _runs_chart(status: SyncStatus) -> Content:
+    ended_runs = [run for run in status.runs if run.result is not RunResult.RUNNING]
     if not ended_runs:
         return None
     ended_runs.reverse()
@@ -154,7 +158,7 @@ def _runs_chart(of: SyncStatus) -> Content:
         f"{format_number(sums[cell])} {name}" for cell, name in CHART_SERIES.items() if sums[cell] is not None
     ]
     sums_text = ", ".join(known_sums) or "unknown"
-    units = f"{unit_noun(of.sync)}s"
+    units = f"{unit_noun(status.sync)}s"
     runs = format_count(len(ended_runs), "run") if len(ended_runs) > 1 else "run"
     title = f"{units.capitalize()} of the last {runs}"
     label = f"{title}: {sums_text}. The table of runs has each."
@@ -170,9 +174,9 @@ def _runs_chart(of: SyncStatus) -> Content:
     return section(title, figure, id_="counts")
 
 
-def _chart_times(ended: Sequence[PastRun]) -> Html:
+def _chart_times(ended_runs: Sequence[PastRun]) -> Html:
     """Return the times of the runs, each below its bar if there is room, else the first and the last."""
-    start_times = [run.started_at for run in ended]
+    start_times = [run.started_at for run in ended_runs]
     if len(start_times) > MAX_LABELLED_BARS:
         end_labels = [element("span", format_time(value)) for value in (start_times[0], start_times[-1])]
         return element("div", end_labels, class_="span")
@@ -211,7 +215,7 @@ def _run_bar(run: PastRun) -> bar_charts.Bar:
     return bar_charts.Bar(counts, title, ui_urls.run_path(run.sync_id, run.run_id))
 
 
-def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content]:
+def _run_row(run: PastRun, run_ids: Collection[str], now: datetime) -> Iterator[Content]:
     grid, result = load_grid(run), run.result.value
     yield (
         element("a", format_time(run.started_at), href=ui_urls.run_path(run.sync_id, run.run_id), class_="strong"),
@@ -224,7 +228,7 @@ def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Con
     yield format_versions(run)
     yield format_run_duration(run, now)
     has_counts = result != "dry" and bool(run.counts)
-    has_records = run.run_id in kept and result != "dry"
+    has_records = run.run_id in run_ids and result != "dry"
     for cell in CHART_SERIES:
         yield (count_link(run, cell, grid.known_total(cell), has_records=has_records) if has_counts else NO_VALUE)
     records = ui_urls.records_url(run.sync_id, ui_urls.RecordFilter(run=run.run_id))

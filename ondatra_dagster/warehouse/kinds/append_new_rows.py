@@ -27,20 +27,20 @@ def write_append(work: WriteRequest) -> WriteResult:
         query_rows.unpersist()
 
 
-def _new_rows(now: DataFrame, work: WriteRequest) -> DataFrame:
+def _new_rows(query_rows: DataFrame, work: WriteRequest) -> DataFrame:
     """Return the query's new rows compared with its previous result, or with the table if that is unknown."""
     fields = work.target.fields
     if work.target.is_empty:
-        return now
+        return query_rows
     if work.is_full:
-        return row_difference(now, work.target.rows, fields).only_left
+        return row_difference(query_rows, work.target.rows, fields).only_left
     if changes := work.previous_results.changes():
         added_rows = _with_order(changes.added_rows, work)
         return (
             row_difference(added_rows, changes.removed_rows, fields).only_left if changes.removed_rows else added_rows
         )
     previous_rows = work.previous_results.rows()
-    return row_difference(now, work.target.rows if previous_rows is None else previous_rows, fields).only_left
+    return row_difference(query_rows, work.target.rows if previous_rows is None else previous_rows, fields).only_left
 
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:

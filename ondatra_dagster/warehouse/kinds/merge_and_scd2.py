@@ -23,7 +23,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 
 def write_merge(work: WriteRequest) -> WriteResult:
     """Insert the rows whose key is new, and update those that differ, in one commit at most."""
-    comparison = _compare_keys(work, work.target.rows, finds_gone=False)
+    comparison = _compare_keys(work, work.target.rows, finds_deleted=False)
     try:
         work.check_before_commit(lambda: comparison.rows_after(work.target.rows, work.target))
         work.write_invalid_rows(comparison.invalid_rows, comparison.invalid_counts)
@@ -42,12 +42,12 @@ def write_merge(work: WriteRequest) -> WriteResult:
         comparison.release()
 
 
-def _compare_keys(work: WriteRequest, old: DataFrame, *, finds_gone: bool) -> KeyComparison:
+def _compare_keys(work: WriteRequest, old: DataFrame, *, finds_deleted: bool) -> KeyComparison:
     """Compare the query's rows with the table's current ones. At a full refresh, a key may have several of these."""
     if work.is_full:
         with split_duplicate_keys(old, work.rows, work.target) as (kept_rows, surplus_rows):
-            return compare_by_key(work.rows, kept_rows, work.target, finds_gone=True, surplus=surplus_rows)
-    return compare_by_key(work.rows, None if work.target.is_empty else old, work.target, finds_gone=finds_gone)
+            return compare_by_key(work.rows, kept_rows, work.target, finds_deleted=True, surplus=surplus_rows)
+    return compare_by_key(work.rows, None if work.target.is_empty else old, work.target, finds_deleted=finds_deleted)
 
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "is_current"
@@ -56,7 +56,7 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 def write_scd2(work: WriteRequest) -> WriteResult:
     """Close every version that the query no longer gives, and insert every new one, in one commit at most."""
     target = work.target
-    comparison = _compare_keys(work, current_version_rows(target.rows), finds_gone=True)
+    comparison = _compare_keys(work, current_version_rows(target.rows), finds_deleted=True)
     try:
         snapshot = target.next_version
         work.check_before_commit(lambda: _versions_after(comparison.rows_to_write, target, snapshot))
@@ -82,26 +82,26 @@ def current_version_rows(rows: DataFrame) -> DataFrame:
     return rows.where(IS_CURRENT) if IS_CURRENT in rows.columns else rows
 
 
-def _new_versions(found: DataFrame, snapshot: int) -> DataFrame:
+def _new_versions(changes: DataFrame, snapshot: int) -> DataFrame:
     """Return the versions that begin now."""
     start_values = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
-    return found.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(start_values)
+    return changes.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(start_values)
 
 
-def _changed_versions(found: DataFrame, snapshot: int) -> DataFrame:
+def _changed_versions(changes: DataFrame, snapshot: int) -> DataFrame:
     """Return the versions that begin now, and the rowids of those that end now."""
     end_values = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
-    ended_rows = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN).withColumns(end_values)
-    return _new_versions(found, snapshot).unionByName(ended_rows, allowMissingColumns=True)
+    ended_rows = changes.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN).withColumns(end_values)
+    return _new_versions(changes, snapshot).unionByName(ended_rows, allowMissingColumns=True)
 
 
-def _versions_after(found: DataFrame, target: TargetTable, snapshot: int) -> DataFrame:
+def _versions_after(changes: DataFrame, target: TargetTable, snapshot: int) -> DataFrame:
     """Return all versions as they will be after the write."""
     end_values = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
-    ended_rows = found.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN)
+    ended_rows = changes.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN)
     unchanged_versions = target.rows.join(ended_rows, ROWID_COLUMN, "left_anti")
     closed_versions = target.rows.join(ended_rows, ROWID_COLUMN, "left_semi").withColumns(end_values)
-    new_versions = _new_versions(found, snapshot)
+    new_versions = _new_versions(changes, snapshot)
     return unchanged_versions.unionByName(closed_versions).drop(ROWID_COLUMN).unionByName(new_versions)
 
 

@@ -25,7 +25,7 @@ MAX_NAMED_KEYS = 3  # in a message
 
 @contextlib.contextmanager
 def split_duplicate_keys(
-    rows: DataFrame, given: DataFrame, target: TargetTable
+    rows: DataFrame, query_rows: DataFrame, target: TargetTable
 ) -> Iterator[tuple[DataFrame, DataFrame | None]]:
     """Yield the row to keep for each key, and all other rows; None if there are no others.
 
@@ -36,21 +36,23 @@ def split_duplicate_keys(
     if _count_keys(rows, names).where((F.col(TIMES_COLUMN) > 1) | has_null_key(names)).isEmpty():
         yield rows, None
         return
-    given.persist()
+    query_rows.persist()
     try:
-        check_duplicate_keys(given, rows, names)
-        numbered_rows = _number_rows_by_key(rows, given, target)
+        check_duplicate_keys(query_rows, rows, names)
+        numbered_rows = _number_rows_by_key(rows, query_rows, target)
         is_first = (F.col(NUMBER_COLUMN) == 1) & ~has_null_key(names)
         yield numbered_rows.where(is_first).drop(NUMBER_COLUMN), numbered_rows.where(~is_first).drop(NUMBER_COLUMN)
     finally:
-        given.unpersist()
+        query_rows.unpersist()
 
 
-def check_duplicate_keys(given: DataFrame, there: DataFrame, names: Sequence[str]) -> None:
+def check_duplicate_keys(query_rows: DataFrame, table_rows: DataFrame, names: Sequence[str]) -> None:
     """Raise WarehouseError if a key has several rows on both sides: the row to keep is unknown then."""
-    if not _have_same_key_types(given, there, names):
+    if not _have_same_key_types(query_rows, table_rows, names):
         return
-    query_keys, table_keys = (_count_keys(rows, names).where(F.col(TIMES_COLUMN) > 1) for rows in (given, there))
+    query_keys, table_keys = (
+        _count_keys(rows, names).where(F.col(TIMES_COLUMN) > 1) for rows in (query_rows, table_rows)
+    )
     common_keys = query_keys.alias("s").join(table_keys.alias("t"), _is_same_key(names), "left_semi")
     keys = [column_of(name).cast("string") for name in names]
     sample = common_keys.select(*keys).sort(*keys).limit(MAX_NAMED_KEYS + 1).collect()
@@ -68,11 +70,11 @@ def has_null_key(names: Sequence[str], table: str | None = None) -> Column:
     return reduce(Column.__or__, [column_of(name, table).isNull() for name in names])
 
 
-def _number_rows_by_key(rows: DataFrame, given: DataFrame, target: TargetTable) -> DataFrame:
+def _number_rows_by_key(rows: DataFrame, query_rows: DataFrame, target: TargetTable) -> DataFrame:
     """Number the rows of each key: first those that the query gives, then by age."""
     names = target.key_columns
     is_same_row = _is_same_key(names) & same_rows(target.fields, "s", "t")
-    equal_rows = rows.alias("t").join(given.alias("s"), is_same_row, "left_semi")
+    equal_rows = rows.alias("t").join(query_rows.alias("s"), is_same_row, "left_semi")
     marked_rows = rows.join(equal_rows.select(ROWID_COLUMN, F.lit(True).alias(IN_QUERY_COLUMN)), ROWID_COLUMN, "left")
     key_window = Window.partitionBy(*map(column_of, names)).orderBy(F.col(IN_QUERY_COLUMN).isNull(), ROWID_COLUMN)
     return marked_rows.withColumn(NUMBER_COLUMN, F.row_number().over(key_window)).drop(IN_QUERY_COLUMN)
@@ -86,10 +88,10 @@ def _is_same_key(names: Sequence[str]) -> Column:
     return reduce(Column.__and__, [column_of(name, "s") == column_of(name, "t") for name in names])
 
 
-def _have_same_key_types(given: DataFrame, there: DataFrame, names: Sequence[str]) -> bool:
+def _have_same_key_types(query_rows: DataFrame, table_rows: DataFrame, names: Sequence[str]) -> bool:
     """Return whether both have the key's columns, with the same types."""
     types_of_both = [
-        {field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (given, there)
+        {field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (query_rows, table_rows)
     ]
     query_types, table_types = (
         [types_by_name.get(name.casefold()) for name in names] for types_by_name in types_of_both
@@ -130,11 +132,16 @@ class KeyComparison:
 
 
 def compare_by_key(
-    rows: DataFrame, old: DataFrame | None, target: TargetTable, *, finds_gone: bool, surplus: DataFrame | None = None
+    rows: DataFrame,
+    old: DataFrame | None,
+    target: TargetTable,
+    *,
+    finds_deleted: bool,
+    surplus: DataFrame | None = None,
 ) -> KeyComparison:
     """Compare the query's rows with `old`, the table's current row of each key; None if there are none yet.
 
-    With `finds_gone`, a key that the query no longer gives is deleted. A key whose rows are invalid is unchanged.
+    With `finds_deleted`, a key that the query no longer gives is deleted. A key whose rows are invalid is unchanged.
     `surplus` are rows of the table that are deleted in any case.
     """
     rows_with_reason = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
@@ -143,7 +150,7 @@ def compare_by_key(
             {ROWID_COLUMN: F.lit(None).cast("bigint"), DELETE_FLAG: F.lit(False)}
         )
     else:
-        differences = _differing_rows(rows_with_reason, old, target, "full_outer" if finds_gone else "left")
+        differences = _differing_rows(rows_with_reason, old, target, "full_outer" if finds_deleted else "left")
     if surplus:
         deleted_rows = surplus.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG))
         differences = differences.unionByName(deleted_rows, allowMissingColumns=True)
@@ -163,10 +170,10 @@ def compare_by_key(
     )
 
 
-def _differing_rows(reasoned: DataFrame, old: DataFrame, target: TargetTable, join: str) -> DataFrame:
+def _differing_rows(rows_with_reason: DataFrame, old: DataFrame, target: TargetTable, join: str) -> DataFrame:
     """Return the invalid rows, the rows to write with the rowid of the row that they change, and the rows to delete."""
     # not null-safe: no row with a null in its key is written, and this way Spark reads both sides once less
-    query_rows = reasoned.withColumn(IN_QUERY_COLUMN, F.lit(True))
+    query_rows = rows_with_reason.withColumn(IN_QUERY_COLUMN, F.lit(True))
     joined_rows = query_rows.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
     is_in_query = column_of(IN_QUERY_COLUMN).isNotNull()
     differs = column_of(ROWID_COLUMN, "t").isNull() | ~same_rows(target.fields, "s", "t")

@@ -150,7 +150,7 @@ def write_partitions(work: WriteRequest) -> WriteResult:
 def _write_groups(
     work: WriteRequest,
     groups: GroupComparison,
-    differing: DataFrame,
+    changed_groups: DataFrame,
     new: DataFrame,
     counts: tuple[int, int],
     *,
@@ -162,7 +162,7 @@ def _write_groups(
     if deleted and overwrites:
         target.overwrite_partitions(new, note)
     elif deleted:  # also groups without new rows, which an overwrite would keep
-        target.merge(new.unionByName(groups.old_rowids(differing), allowMissingColumns=True), note)
+        target.merge(new.unionByName(groups.old_rowids(changed_groups), allowMissingColumns=True), note)
     elif inserted:
         target.append(new, note)
     return WriteResult(inserted=inserted, deleted=deleted, rows=note.rows or 0)

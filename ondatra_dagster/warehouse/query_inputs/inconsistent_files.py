@@ -139,9 +139,9 @@ def _read_footers(settings: Settings, source: Input, address: str) -> Iterator[_
         yield from filter(None, pool.map(_read_footer, openers, openers.values()))
 
 
-def _read_footer(name: str, opened: OpenFile) -> _ParquetColumns | None:
+def _read_footer(name: str, open_file: OpenFile) -> _ParquetColumns | None:
     try:
-        with opened() as file, pq.ParquetFile(file) as footer:
+        with open_file() as file, pq.ParquetFile(file) as footer:
             return _ParquetColumns(name, _footer_columns(footer.schema))
     except (OSError, pa.ArrowInvalid) as error:
         logger.warning("file=%s: its columns can't be compared: %s", name, error)
@@ -188,23 +188,23 @@ def _footer_columns(schema: pq.ParquetSchema) -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _spark_type(of: pa.DataType) -> str:
+def _spark_type(arrow_type: pa.DataType) -> str:
     """Return the type's name in Spark. Types that Spark reads alike have the same name."""
-    if pa.types.is_dictionary(of):
-        return _spark_type(of.value_type)
-    if pa.types.is_timestamp(of):
-        return "timestamp" if of.tz else "timestamp_ntz"
-    if pa.types.is_decimal(of):
-        return f"decimal({of.precision},{of.scale})"
-    if pa.types.is_fixed_size_binary(of):
+    if pa.types.is_dictionary(arrow_type):
+        return _spark_type(arrow_type.value_type)
+    if pa.types.is_timestamp(arrow_type):
+        return "timestamp" if arrow_type.tz else "timestamp_ntz"
+    if pa.types.is_decimal(arrow_type):
+        return f"decimal({arrow_type.precision},{arrow_type.scale})"
+    if pa.types.is_fixed_size_binary(arrow_type):
         return "binary"
-    if pa.types.is_map(of):
-        return f"map<{_spark_type(of.key_type)},{_spark_type(of.item_type)}>"
-    if pa.types.is_struct(of):
-        return f"struct<{','.join(f'{field.name}:{_spark_type(field.type)}' for field in of)}>"
-    if pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of):
-        return f"array<{_spark_type(of.value_type)}>"
-    return SPARK_TYPES.get(str(of), str(of))
+    if pa.types.is_map(arrow_type):
+        return f"map<{_spark_type(arrow_type.key_type)},{_spark_type(arrow_type.item_type)}>"
+    if pa.types.is_struct(arrow_type):
+        return f"struct<{','.join(f'{field.name}:{_spark_type(field.type)}' for field in arrow_type)}>"
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type):
+        return f"array<{_spark_type(arrow_type.value_type)}>"
+    return SPARK_TYPES.get(str(arrow_type), str(arrow_type))
 
 
 MAX_LINE_BYTES = 1_000_000  # a longer first line counts as a whole file

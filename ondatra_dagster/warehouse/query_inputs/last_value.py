@@ -75,15 +75,15 @@ def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
     )
 
 
-def _lowest_text(of: DataType, incremental: Incremental) -> str:
-    if isinstance(of, DecimalType):
-        return "-" + "9" * (of.precision - of.scale) + "." + "9" * of.scale
-    if of.typeName() not in LOWEST_VALUES:
+def _lowest_text(data_type: DataType, incremental: Incremental) -> str:
+    if isinstance(data_type, DecimalType):
+        return "-" + "9" * (data_type.precision - data_type.scale) + "." + "9" * data_type.scale
+    if data_type.typeName() not in LOWEST_VALUES:
         raise WarehouseError(
-            f"@incremental {incremental.column!r} is a {ddl_type(of)}, which has no order; choose another column"
+            f"@incremental {incremental.column!r} is a {ddl_type(data_type)}, which has no order; choose another column"
         )
-    return LOWEST_VALUES[of.typeName()]
+    return LOWEST_VALUES[data_type.typeName()]
 
 
-def _cast_literal(text: str, of: DataType) -> str:
-    return f"CAST({text_literal(text)} AS {ddl_type(of)})"
+def _cast_literal(text: str, data_type: DataType) -> str:
+    return f"CAST({text_literal(text)} AS {ddl_type(data_type)})"

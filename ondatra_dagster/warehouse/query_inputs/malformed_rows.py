@@ -57,7 +57,7 @@ class MalformedFile(NamedTuple):
 def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str], str | None]:
     """Return a function that says which rows of the model's files made Spark fail; it returns None if none did."""
 
-    def explain(text: str) -> str | None:
+    def explain_failure(text: str) -> str | None:
         if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
             return None
         for source in model.inputs:
@@ -67,17 +67,17 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
                     return f"{place_of_input(model, source)}: {problem}"
         return None
 
-    return explain
+    return explain_failure
 
 
 def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
     """Return a sentence on the files' rows that can't be parsed; None if the failure has another reason."""
     try:
         rows = _read_leniently(warehouse, source)
-        malformed_files = _count_malformed_rows(rows)
+        files = _count_malformed_rows(rows)
     except (PySparkException, Py4JError):
         return None  # the files can't be read at all, as Spark has reported
-    return _format_message(warehouse, source, rows, malformed_files) if malformed_files else None
+    return _format_message(warehouse, source, rows, files) if files else None
 
 
 def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
@@ -113,18 +113,18 @@ def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:
     return [MalformedFile(row["file"], row["rows"], row["first"]) for row in counts_by_file.orderBy("file").collect()]
 
 
-def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, found: list[MalformedFile]) -> str:
-    first = found[0]
+def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, files: list[MalformedFile]) -> str:
+    first = files[0]
     path = local_path(first.file)
     root = warehouse.settings.root
     name = str(path.relative_to(root)) if path and path.is_relative_to(root) else str(path or first.file)
-    names = name if len(found) == 1 else f"{name} and {format_count(len(found) - 1, 'other file')}"
+    names = name if len(files) == 1 else f"{name} and {format_count(len(files) - 1, 'other file')}"
     number = None if path is None or _has_other_lines(source) else _line_of(path, first.first_text)
     line = f" in line {number}" if number else ""
     text = " ".join(first.first_text.split())
     shown_text = text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}…"
     return (
-        f"{names} {'has' if len(found) == 1 else 'have'} {format_count(sum(file.row_count for file in found), 'row')}"
+        f"{names} {'has' if len(files) == 1 else 'have'} {format_count(sum(file.row_count for file in files), 'row')}"
         f" that can't be parsed as {_format_columns(rows)}; the first{line} is {shown_text!r};"
         f" correct the file, or read such rows as nulls with '{MODE_OPTION}' = '{ParseMode.PERMISSIVE}' in its WITH (…)"
     )

@@ -47,29 +47,31 @@ def build_query(
 
 
 def pin_previous_inputs(
-    warehouse: Warehouse, model: Model, then: Mapping[str, str], now: Mapping[str, str]
+    warehouse: Warehouse, model: Model, old_versions: Mapping[str, str], new_versions: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the name of a view for each input at its version `then`, with its columns of `now`."""
+    """Return the name of a view for each input at its version in `old_versions`, with its columns of `new_versions`."""
     views = {}
     for source in model.inputs:
-        present_rows, past_rows = (_read_input(warehouse, source, versions) for versions in (now, then))
+        present_rows, past_rows = (
+            _read_input(warehouse, source, versions) for versions in (new_versions, old_versions)
+        )
         views[source.name] = _create_view(_align_to_current(present_rows, past_rows), model)
     return views
 
 
 def pin_input_changes(
-    warehouse: Warehouse, model: Model, source: ModelInput, then: str, now: str, *, came: bool
+    warehouse: Warehouse, model: Model, source: ModelInput, old_version: str, new_version: str, *, is_gain: bool
 ) -> str:
-    """Return the name of a view of the rows that a model's only input gained, or lost, after `then` and up to `now`."""
-    (_, after_version), (_, last_version) = parse_table_version(then), parse_table_version(now)
+    """Return the name of a view of the rows that a model's only input gained, or lost, between two versions."""
+    (_, after_version), (_, last_version) = parse_table_version(old_version), parse_table_version(new_version)
     path = table_path(warehouse.settings, source.model)
     feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")
     feed = feed.option("startingVersion", find_last_equal_commit(path, after_version) + 1).option(
         "endingVersion", last_version
     )
     rows = feed.load(spark_address(path))
-    rows = rows.where(F.col(CHANGE_TYPE_COLUMN).isin(*(ADDING_TYPES if came else REMOVING_TYPES)))
-    present_rows = _read_input(warehouse, source, {source.name: now})
+    rows = rows.where(F.col(CHANGE_TYPE_COLUMN).isin(*(ADDING_TYPES if is_gain else REMOVING_TYPES)))
+    present_rows = _read_input(warehouse, source, {source.name: new_version})
     return _create_view(_align_to_current(present_rows, drop_hidden_columns(rows.drop(*FEED_COLUMNS))), model)
 
 

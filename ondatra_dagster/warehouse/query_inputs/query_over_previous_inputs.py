@@ -52,10 +52,10 @@ class PreviousResultsFromInputs:
             return None  # a dry run's clone, whose feed doesn't have the changes before it
         if len(split_feed_range(table, after=after_version, upto=last_version)) != 1:
             return None
-        added_rows = self._query_changes(source, previous, current, came=True)
+        added_rows = self._query_changes(source, previous, current, is_gain=True)
         only_adds = only_adds_rows(table, after=after_version, upto=last_version)
         return ResultChanges(
-            added_rows, None if only_adds else self._query_changes(source, previous, current, came=False)
+            added_rows, None if only_adds else self._query_changes(source, previous, current, is_gain=False)
         )
 
     def rows(self) -> DataFrame | None:
@@ -75,23 +75,31 @@ class PreviousResultsFromInputs:
             for source in self.model.inputs
         )
 
-    def _is_available(self, source: Input, then: str | None, now: str | None) -> bool:
+    def _is_available(self, source: Input, old_version: str | None, new_version: str | None) -> bool:
         """Return whether an input's old version can still be read."""
-        if then is None or then in (UNVERSIONED, MODEL_NOT_BUILT) or now is None:
+        if old_version is None or old_version in (UNVERSIONED, MODEL_NOT_BUILT) or new_version is None:
             return False
         if isinstance(source, FileInput):
-            return then == now
-        return _table_id(then) == _table_id(now) != "" or self._is_version_of_original(source, then)
+            return old_version == new_version
+        return _table_id(old_version) == _table_id(new_version) != "" or self._is_version_of_original(
+            source, old_version
+        )
 
-    def _is_version_of_original(self, source: Input, then: str) -> bool:
+    def _is_version_of_original(self, source: Input, old_version: str) -> bool:
         """Return whether that is a version of the table whose clone a dry run reads now."""
         if not isinstance(source, ModelInput):
             return False
         state = read_table_state(self.warehouse.table_path(source.model))
-        return bool(state and state.clone_origin and state.clone_origin.table_id == _table_id(then))
+        return bool(state and state.clone_origin and state.clone_origin.table_id == _table_id(old_version))
 
-    def _query_changes(self, source: ModelInput, then: str, now: str, *, came: bool) -> DataFrame:
-        return self._query({source.name: pin_input_changes(self.warehouse, self.model, source, then, now, came=came)})
+    def _query_changes(self, source: ModelInput, old_version: str, new_version: str, *, is_gain: bool) -> DataFrame:
+        return self._query(
+            {
+                source.name: pin_input_changes(
+                    self.warehouse, self.model, source, old_version, new_version, is_gain=is_gain
+                )
+            }
+        )
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
         last_value = last_value_literal(self.warehouse, self.model, views, from_start=False)
@@ -125,7 +133,7 @@ class PreviousResultsFromTable:
         return self.target.rows.where((value >= lowest_value) | value.isNull())
 
 
-def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str, str]) -> Mapping[str, str]:
+def previous_input_versions(model: Model, target: TargetTable, new_versions: Mapping[str, str]) -> Mapping[str, str]:
     """Return the inputs' versions at the table's newest commit; none if they weren't noted.
 
     An input that a changed definition has added counts from its current version, which is stored with the table.
@@ -139,7 +147,7 @@ def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str,
     if new_inputs and model.kind.uses_input_baseline:
         baseline = orjson.loads(target.state.properties.get(INPUT_BASELINE_PROPERTY, "{}"))
         baseline_versions = baseline["inputs"] if baseline.get("definition") == model.definition else {}
-        versions |= {name: baseline_versions.get(name, now[name]) for name in new_inputs}
+        versions |= {name: baseline_versions.get(name, new_versions[name]) for name in new_inputs}
         if not baseline_versions:
             new_baseline = {"definition": model.definition, "inputs": {name: versions[name] for name in new_inputs}}
             table = TableAlterer(target.session, target.path)

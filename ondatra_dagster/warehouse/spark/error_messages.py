@@ -99,5 +99,5 @@ def header_error_message(text: str) -> str | None:
     return None
 
 
-def _header_file_name(found: re.Match[str]) -> str:
-    return unquote(found["file"].strip().rpartition("/")[2])
+def _header_file_name(match: re.Match[str]) -> str:
+    return unquote(match["file"].strip().rpartition("/")[2])

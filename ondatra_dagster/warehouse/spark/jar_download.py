@@ -100,7 +100,7 @@ class FetchListener:
     def on_start(self, message: str) -> None:
         """Handle the start. Called once before the first byte, and when another process fetches."""
 
-    def on_progress(self, done: int, total: int) -> None:
+    def on_progress(self, received_bytes: int, total: int) -> None:
         """Handle progress. Called with the number of bytes received so far, and the total."""
 
 
@@ -115,64 +115,64 @@ def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENE
     return jars
 
 
-def missing_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
+def missing_jars(folder: Path, jar_set: JarSet = DELTA_JARS) -> list[PinnedJar]:
     """Return the jars of the set that the folder doesn't have, or not with the pinned size."""
-    return [jar for jar in wanted.jars if not jar.is_in(folder)]
+    return [jar for jar in jar_set.jars if not jar.is_in(folder)]
 
 
-def damaged_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
+def damaged_jars(folder: Path, jar_set: JarSet = DELTA_JARS) -> list[PinnedJar]:
     """Return the jars of the set whose content in the folder isn't the pinned one. Reads each file."""
-    return [jar for jar in wanted.jars if not jar.is_intact_in(folder)]
+    return [jar for jar in jar_set.jars if not jar.is_intact_in(folder)]
 
 
-def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
+def jar_addresses(mirror: str | None, jar_set: JarSet = DELTA_JARS) -> list[str]:
     """Return the addresses from which the jars of the set are fetched."""
-    return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in wanted.jars]
+    return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in jar_set.jars]
 
 
 def fetch_jar_set(
-    folder: Path, wanted: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
+    folder: Path, jar_set: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
 ) -> tuple[Path, ...]:
     """Return the jars of a set. Fetch those that the folder lacks from the mirror or the default repository.
 
     If several processes call this at once, one fetches and the others wait. Raises SparkSetupError.
     """
-    if missing_jars(folder, wanted):
+    if missing_jars(folder, jar_set):
         try:
             lock = folder / "jars.lock"
             with FileLock(lock, purpose="fetches jars", wait_seconds=LOCK_SECONDS, on_wait=listener.on_start):
-                _fetch_missing(folder, wanted, mirror or default_repository(), listener)
+                _fetch_missing(folder, jar_set, mirror or default_repository(), listener)
         except (OSError, StateError, SparkSetupError) as error:
-            raise SparkSetupError(_fetch_failure_message(folder, wanted, error)) from error
-    return tuple(sorted(folder / jar.name for jar in wanted.jars))
+            raise SparkSetupError(_fetch_failure_message(folder, jar_set, error)) from error
+    return tuple(sorted(folder / jar.name for jar in jar_set.jars))
 
 
-def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> None:
+def _fetch_missing(folder: Path, jar_set: JarSet, repository: str, listener: FetchListener) -> None:
     """Fetch what is missing now: while this process waited for the lock, another one may have fetched all."""
-    jars = missing_jars(folder, wanted)
+    jars = missing_jars(folder, jar_set)
     if not jars:
         return
     for partial_file in folder.glob(f"*{PARTIAL_SUFFIX}"):  # left by a killed process
         partial_file.unlink(missing_ok=True)
     total, done = sum(jar.size for jar in jars), 0
-    listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
+    listener.on_start(f"fetching {jar_set.title} into {folder}: {format_size(total)}, once on this machine")
 
-    def received(size: int) -> None:
+    def on_bytes(size: int) -> None:
         nonlocal done
         done += size
         listener.on_progress(done, total)
 
     for jar in jars:
-        download_jar(jar, folder, repository, received)
+        download_jar(jar, folder, repository, on_bytes)
 
 
-def _fetch_failure_message(folder: Path, wanted: JarSet, error: Exception) -> str:
+def _fetch_failure_message(folder: Path, jar_set: JarSet, error: Exception) -> str:
     """Return a message with both remedies: a repository that answers, or a download by hand."""
-    title = wanted.title[0].upper() + wanted.title[1:]
-    option = " --list s3" if wanted is S3A_JARS else " --list"
+    title = jar_set.title[0].upper() + jar_set.title[1:]
+    option = " --list s3" if jar_set is S3A_JARS else " --list"
     return (
         f"{title} are not in {folder} and could not be fetched: {error}. Set maven_mirror in [tool.ondatra]"
-        f" to a Maven repository that answers; or, on another machine, download the {len(wanted.jars)} files"
+        f" to a Maven repository that answers; or, on another machine, download the {len(jar_set.jars)} files"
         f" that `{FETCH_COMMAND}{option}` lists, and put them into {folder}"
     )
 
@@ -196,12 +196,12 @@ def default_repository() -> str:
     raise SparkSetupError("pyspark's jars name no Maven repository; name one by the setting maven_mirror")
 
 
-def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
+def download_jar(jar: PinnedJar, folder: Path, repository: str, on_bytes: OnBytesReceived) -> None:
     """Download the jar to the folder. Raises SparkSetupError with the reason if that fails."""
     partial_file, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
     try:
         with _open_address(f"{repository.rstrip('/')}/{jar.path}") as response, partial_file.open("wb") as file:
-            digest, size = _copy_response(response, file, received)
+            digest, size = _copy_response(response, file, on_bytes)
             os.fsync(file.fileno())
         if size < jar.size:
             raise SparkSetupError(f"{jar.name} from {source} ended after {size} of {jar.size} bytes")
@@ -258,14 +258,14 @@ class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _copy_response(answer: IO[bytes], file: IO[bytes], received: OnBytesReceived) -> tuple[str, int]:
+def _copy_response(answer: IO[bytes], file: IO[bytes], on_bytes: OnBytesReceived) -> tuple[str, int]:
     """Copy the answer to the file; return its SHA-256 and its size."""
     digest, size = hashlib.sha256(), 0
     while block := answer.read(BLOCK_BYTES):
         digest.update(block)
         file.write(block)
         size += len(block)
-        received(len(block))
+        on_bytes(len(block))
     return digest.hexdigest(), size
 
 

@@ -39,9 +39,9 @@ class StderrFetchListener(FetchListener):
     def on_start(self, message: str) -> None:
         _print_line(message)
 
-    def on_progress(self, done: int, total: int) -> None:
+    def on_progress(self, received_bytes: int, total: int) -> None:
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r{done * 100 // total} %" + ("\n" if done >= total else ""))
+            sys.stderr.write(f"\r{received_bytes * 100 // total} %" + ("\n" if received_bytes >= total else ""))
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             jars = S3A_JARS if "s3" in arguments else DELTA_JARS
             sys.stdout.writelines(f"{line}\n" for line in jar_addresses(settings.maven_mirror, jars))
             return 0
-        java = find_java(settings.java_home, setting=settings.java_home_setting)
+        java = find_java(settings.java_home, setting_name=settings.java_home_setting)
         archive = class_archive_path(java, fetch_needed_jars(settings, StderrFetchListener()))
         if not archive.exists():
             _print_line("making an archive of Java's classes, with which Spark starts faster: about a minute")

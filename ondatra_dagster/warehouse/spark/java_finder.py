@@ -38,13 +38,13 @@ class Java:
         return self.version in SUPPORTED_VERSIONS
 
 
-def find_java(java_home: Path | None, *, setting: str = JAVA_HOME_VARIABLE) -> Java:
+def find_java(java_home: Path | None, *, setting_name: str = JAVA_HOME_VARIABLE) -> Java:
     """Return the Java in `java_home` if that is set, otherwise the first supported one.
 
     Raises SparkSetupError, which names the setting that java_home comes from, or says what to install.
     """
     if java_home:
-        return _java_at(java_home, setting)
+        return _java_at(java_home, setting_name)
     candidates = [java for executable in _candidates() if (java := _identify_java(executable))]
     for java in candidates:
         if java.is_supported:
@@ -59,7 +59,7 @@ def find_java(java_home: Path | None, *, setting: str = JAVA_HOME_VARIABLE) -> J
     )
 
 
-def _java_at(home: Path, setting: str) -> Java:
+def _java_at(home: Path, setting_name: str) -> Java:
     executable = home / "bin" / "java"
     java = _identify_java(executable) if executable.is_file() else None
     if java and java.is_supported:
@@ -68,7 +68,7 @@ def _java_at(home: Path, setting: str) -> Java:
         problem = f"which is Java {java.version}"
     else:
         problem = "whose java doesn't start" if executable.is_file() else "which has no bin/java"
-    raise SparkSetupError(f"{setting} is {home}, {problem}: set it to the folder of a {REQUIRED_JAVA}")
+    raise SparkSetupError(f"{setting_name} is {home}, {problem}: set it to the folder of a {REQUIRED_JAVA}")
 
 
 def _candidates() -> Iterator[Path]:
@@ -103,7 +103,7 @@ def _version_banner(executable: Path) -> str:
 def main() -> None:
     try:
         settings = read_settings(Path.cwd())
-        java = find_java(settings.java_home, setting=settings.java_home_setting)
+        java = find_java(settings.java_home, setting_name=settings.java_home_setting)
     except OndatraError as error:
         sys.exit(str(error))
     sys.stdout.write(f"Java {java.release} at {java.executable}\n")

@@ -132,7 +132,7 @@ def start_jvm(launch: JvmLaunch) -> Jvm:
             process_group=0,  # Ctrl-C is for this process only, which then ends the JVM in an orderly way
         )
         try:
-            _wait_for_connection(connection_file, process, launch.log, said_before=log_start)
+            _wait_for_connection(connection_file, process, launch.log, log_offset=log_start)
         except BaseException:
             process.kill()
             process.communicate()
@@ -162,23 +162,23 @@ def _open_log(log: Path) -> IO[bytes]:
     return stream
 
 
-def _wait_for_connection(answer: Path, process: subprocess.Popen[bytes], log: Path, *, said_before: int) -> None:
+def _wait_for_connection(answer: Path, process: subprocess.Popen[bytes], log: Path, *, log_offset: int) -> None:
     """Wait until the JVM has written its port into a file, which is how Spark reports it."""
     give_up_at = time.monotonic() + START_SECONDS
     while not answer.exists():
         if process.poll() is not None:
             raise SparkSetupError(
-                f"Java ended while Spark was starting: {_failure_reason(log, said_before)} (see {log})"
+                f"Java ended while Spark was starting: {_failure_reason(log, log_offset)} (see {log})"
             )
         if time.monotonic() > give_up_at:
             raise SparkSetupError(f"Spark did not start in {START_SECONDS} s; see {log}")
         interruption.sleep(POLL_SECONDS)
 
 
-def _failure_reason(log: Path, said_before: int) -> str:
+def _failure_reason(log: Path, log_offset: int) -> str:
     """Return the line of the log that most likely has the reason."""
     with log.open(encoding="utf-8", errors="replace") as stream:
-        stream.seek(said_before)
+        stream.seek(log_offset)
         lines = [line.strip() for line in stream]
     error_lines = [line for line in lines if "rror" in line or "xception" in line] or lines
     return error_lines[0] if error_lines else "it printed nothing"

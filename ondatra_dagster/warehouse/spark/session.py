@@ -221,15 +221,19 @@ class JarFetchProgress(FetchListener):
     def on_start(self, message: str) -> None:
         self._on_notice(message)
 
-    def on_progress(self, done: int, total: int) -> None:
-        self.status = "" if done >= total else f"{format_size(done)} of {format_size(total)} of the jars are here"
+    def on_progress(self, received_bytes: int, total: int) -> None:
+        self.status = (
+            ""
+            if received_bytes >= total
+            else f"{format_size(received_bytes)} of {format_size(total)} of the jars are here"
+        )
 
 
 def _driver_launch(
     settings: Settings, java_options: Sequence[str], compiler: Sequence[str], listener: FetchListener
 ) -> JvmLaunch:
     """Return how to start the driver: alone, or as the client of the cluster that spark.master names."""
-    java = find_java(settings.java_home, setting=settings.java_home_setting)
+    java = find_java(settings.java_home, setting_name=settings.java_home_setting)
     jars = list(fetch_needed_jars(settings, listener))
     conf = _driver_conf(settings, jars)
     local_options = (*LOCAL_JVM_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()

@@ -25,7 +25,7 @@ def test_the_collector_takes_events_until_it_is_stopped(tmp_path: Path) -> None:
     assert 0 == collector.stop()
     send.close()
     assert ["events.sqlite"] == [path.name for path in (project.root / ".ondatra").glob("events*")]
-    (intake,) = read_page_after(event_store_path(project.settings), "events.views", 0, most=9)
+    (intake,) = read_page_after(event_store_path(project.settings), "events.views", 0, limit=9)
     assert {"page": "/a"} == orjson.loads(intake.body)
 
 

@@ -48,7 +48,7 @@ def settings(shop: ShopProject, url: str, **more: str) -> None:
 def go(shop: ShopProject) -> int:
     """Return the exit code of `ondatra run`."""
     workspace = shop.workspace
-    return execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
+    return execute_plan(workspace, workspace.plan(None), open_service=shop.open_engine)
 
 
 def change(shop: ShopProject, name: str) -> None:
@@ -302,7 +302,7 @@ def test_alerts_of_a_removed_sink_or_rule_recover(
     over = {"failed", "no_success"} if gone == "the sink" else {"no_success"}
     left = 2 - len(over)
     for _ in range(2):
-        assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+        assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     assert left == len(book(shop).read_active_alerts())
     assert over == {rule for _, rule, state in receiver.alerts() if state == "recovered"}
 
@@ -340,7 +340,7 @@ def test_without_a_webhook_no_alert_is_stored(
     assert 1 == go(shop)
     assert not (shop.workspace.settings.state / "alerts.sqlite").exists()
     assert "ondatra_alerts" not in {sensor.name for sensor in definitions_of(shop.workspace).sensors or ()}
-    assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     assert "alerts: none are sent: alerts.webhook isn't set" in capfd.readouterr().err
 
 

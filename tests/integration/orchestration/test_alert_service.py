@@ -43,7 +43,7 @@ def go(shop: ShopProject, *selection: str, is_dry: bool = False) -> int:
     workspace = shop.workspace
     chosen = select_models(workspace.project, selection) if selection else None
     plan = plan_run(workspace, chosen, is_dry=is_dry)
-    return execute_plan(workspace, plan, RunCommandOptions(is_dry=is_dry), opened=shop.open_engine)
+    return execute_plan(workspace, plan, RunCommandOptions(is_dry=is_dry), open_service=shop.open_engine)
 
 
 def misspell(shop: ShopProject, model: str = "raw/contacts") -> Path:
@@ -102,7 +102,7 @@ def test_a_run_of_another_model_does_not_end_a_lasting_failure(shop: ShopProject
         "SELECT * FROM csv.`data/contacts.csv` WITH ('header' = 'true')\n"
     )
     assert 0 == go(shop, "raw.other")
-    assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     assert [FIRED] == receiver.alerts()
 
 
@@ -134,7 +134,7 @@ def test_a_failed_full_refresh_does_not_recover_in_its_own_run(shop: ShopProject
     """Without the refresh the model has nothing to do. Only the next run may end the alert because of that."""
     shop.tables.failing_models.add("raw.contacts")
     workspace = shop.workspace
-    assert 1 == execute_plan(workspace, workspace.plan(is_full=True), opened=shop.open_engine)
+    assert 1 == execute_plan(workspace, workspace.plan(is_full=True), open_service=shop.open_engine)
     assert [FIRED] == receiver.alerts()
     assert 0 == go(shop)
     assert [FIRED, RECOVERED] == receiver.alerts()

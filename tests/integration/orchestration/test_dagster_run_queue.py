@@ -57,7 +57,7 @@ def is_kept_waiting(dagster_instance: dg.DagsterInstance, run: dg.DagsterRun) ->
 
 @pytest.fixture
 def definitions(shop: ShopProject) -> dg.Definitions:
-    ours = definitions_of(shop.workspace, opened=shop.open_engine)
+    ours = definitions_of(shop.workspace, open_service=shop.open_engine)
     return dg.Definitions.merge(ours, dg.Definitions(assets=[own]))
 
 
@@ -99,7 +99,7 @@ def test_a_queued_run_waits_for_a_run_from_a_shell(
     def look(context: dg.AssetExecutionContext) -> None:
         seen.append(is_kept_waiting(context.instance, a_run(context.instance, definitions, PUSH)))
 
-    ours = definitions_of(shop_with_dagster_yaml.workspace, opened=shop_with_dagster_yaml.open_engine)
+    ours = definitions_of(shop_with_dagster_yaml.workspace, open_service=shop_with_dagster_yaml.open_engine)
     job = dg.Definitions.merge(ours, dg.Definitions(assets=[look])).resolve_implicit_global_asset_job_def()
     with open_instance(shop_with_dagster_yaml.workspace.settings) as instance:
         assert job.execute_in_process(instance=instance, asset_selection=[RAW, OWN]).success

@@ -34,7 +34,7 @@ def run_single_check(
     """Return a function that runs one check of the sink and nothing else."""
 
     def run(check: str) -> dg.AssetCheckEvaluation:
-        definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+        definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
         job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, check)))
         resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
         (found,) = resolved.execute_in_process(instance=dagster_instance).get_asset_check_evaluations()

@@ -24,7 +24,7 @@ def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
     """Return a shop with an event model whose tables exist."""
     shop = ShopProject.create(tmp_path / "my shop", url=api.url, files=FILES)
     workspace = shop.workspace
-    assert 0 == execute_plan(workspace, workspace.plan([MODEL]), opened=shop.open_engine)
+    assert 0 == execute_plan(workspace, workspace.plan([MODEL]), open_service=shop.open_engine)
     return shop
 
 
@@ -63,9 +63,9 @@ def test_a_plan_includes_an_event_model_only_when_events_wait(shop: ShopProject)
 def test_a_run_moves_waiting_events_into_the_table_once(shop: ShopProject) -> None:
     take(shop, "/a", "/b")
     workspace = shop.workspace
-    assert 0 == execute_plan(workspace, workspace.plan([MODEL]), opened=shop.open_engine)
+    assert 0 == execute_plan(workspace, workspace.plan([MODEL]), open_service=shop.open_engine)
     assert ["/a", "/b"] == pages(shop)
-    assert [] == read_page_after(event_store_path(workspace.settings), MODEL, 0, most=9)
+    assert [] == read_page_after(event_store_path(workspace.settings), MODEL, 0, limit=9)
     assert not shop.workspace.plan([MODEL]).has_work
 
 
@@ -74,7 +74,7 @@ def test_a_dry_run_leaves_events_waiting(shop: ShopProject, capfd: pytest.Captur
     take(shop, "/a", "/b")
     workspace = shop.workspace
     plan = plan_run(workspace, [MODEL], is_dry=True)
-    assert 0 == execute_plan(workspace, plan, RunCommandOptions(is_dry=True), opened=shop.open_engine)
+    assert 0 == execute_plan(workspace, plan, RunCommandOptions(is_dry=True), open_service=shop.open_engine)
     assert "✓ events.views  2 rows (+2)" in capfd.readouterr().err
     assert [] == pages(shop)
     assert 2 == workspace.events_waiting(MODEL).events
@@ -140,7 +140,7 @@ def test_the_run_that_the_sensor_requests_flushes_the_events(
     """Afterwards the sensor requests no run."""
     take(shop, "/a")
     (request,) = ticks(shop, dagster_instance).run_requests or ()
-    job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
+    job = definitions_of(shop.workspace, open_service=shop.open_engine).resolve_implicit_global_asset_job_def()
     done = job.execute_in_process(instance=dagster_instance, asset_selection=request.asset_selection)
     assert done.success
     assert ["/a"] == pages(shop)

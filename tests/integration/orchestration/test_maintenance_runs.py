@@ -29,11 +29,11 @@ TASKS = [
 def send(shop: ShopProject) -> int:
     """Return the exit code of `ondatra run`."""
     workspace = shop.workspace
-    return execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
+    return execute_plan(workspace, workspace.plan(None), open_service=shop.open_engine)
 
 
 def job(shop: ShopProject, dagster_instance: dg.DagsterInstance, name: str) -> dg.ExecuteInProcessResult:
-    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     return definitions.resolve_job_def(name).execute_in_process(
         instance=dagster_instance, raise_on_error=False, run_config=quiet
@@ -52,7 +52,7 @@ def test_maintain_does_and_reports_each_duty(shop: ShopProject, capfd: pytest.Ca
     """Programs get one JSON object for each duty, and people get one line."""
     send(shop)
     capfd.readouterr()
-    assert 0 == run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
+    assert 0 == run_maintenance(shop.workspace, as_json=True, open_service=shop.open_engine)
     said = capfd.readouterr()
     lines = {line["task"]: line for line in map(orjson.loads, said.out.splitlines())}
     assert [(task, True) for task in TASKS] == [(name, line["ok"]) for name, line in lines.items()]
@@ -69,7 +69,7 @@ def test_a_failed_duty_does_not_stop_the_others(shop: ShopProject, capfd: pytest
     """The exit code is still 1."""
     send(shop)
     shop.tables.log.on_commit = lambda _: refuse()
-    assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert 1 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     said = capfd.readouterr().err
     assert "✗ sync_log: no room" in said
     assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
@@ -81,7 +81,7 @@ def test_an_unexpected_error_in_a_duty_does_not_stop_the_others(
     """The traceback is in a file, for the developer."""
     send(shop)
     shop.tables.log.on_commit = None
-    assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert 1 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     said = capfd.readouterr().err
     assert "✗ sync_log: TypeError: " in said
     assert f"; the whole trace is in {shop.root}/.ondatra/logs/errors.log" in said
@@ -154,7 +154,7 @@ def test_a_restored_queue_from_before_freed_versions_fails_the_run(
     for name in ("ann", "amy"):
         write_contacts(shop.root, a1=f"{name}@example.com", b2="bob@example.com")
         workspace = shop.workspace
-        execute_plan(workspace, workspace.plan({"raw.contacts"}), opened=shop.open_engine)
+        execute_plan(workspace, workspace.plan({"raw.contacts"}), open_service=shop.open_engine)
     pause_sync(shop.workspace.syncs["sync.crm"])
     shutil.copytree(shop.workspace.settings.state / "queue", shop.root / "backup")
     send(shop)
@@ -182,7 +182,7 @@ def test_maintain_reads_new_versions_into_queues_and_sends_nothing(
     send(shop)
     (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
     before = api.contacts()
-    assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     assert "✓ feeds: 1 sync enqueued new versions" in capfd.readouterr().err
     assert before == api.contacts()
     queue = workspace.queue("sync.crm")
@@ -203,7 +203,7 @@ def test_maintain_does_not_touch_sinks_that_are_off(shop: ShopProject, capfd: py
     (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
     send(shop)
     capfd.readouterr()
-    assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     assert "✓ feeds: every sync has its table's newest version" in capfd.readouterr().err
     queue = shop.workspace.queue("sync.crm")
     assert queue is not None
@@ -218,7 +218,7 @@ def test_dead_letters_are_reported_with_their_age(
     send(shop)
     workspace = dataclasses.replace(shop.workspace, clock=lambda: time.time() + 3 * 86_400)
     capfd.readouterr()
-    assert 0 == run_maintenance(workspace, as_json=False, opened=shop.open_engine)
+    assert 0 == run_maintenance(workspace, as_json=False, open_service=shop.open_engine)
     assert "dead_letters: 2 dead letters of sync.crm, the oldest of 3 days" in capfd.readouterr().err
 
 
@@ -228,5 +228,5 @@ def test_maintain_reports_a_queue_in_use(shop: ShopProject, capfd: pytest.Captur
     capfd.readouterr()
     sync = shop.workspace.syncs["sync.crm"]
     with sync.open_queue():
-        assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+        assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
     assert "in use, so skipped this time: sync.crm" in capfd.readouterr().err

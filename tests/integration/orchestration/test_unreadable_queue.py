@@ -47,7 +47,7 @@ def damage(shop: ShopProject) -> None:
 def go(shop: ShopProject, *, is_dry: bool = False) -> int:
     workspace = shop.workspace
     plan = plan_run(workspace, is_dry=is_dry)
-    return execute_plan(workspace, plan, RunCommandOptions(is_dry=is_dry), opened=shop.open_engine)
+    return execute_plan(workspace, plan, RunCommandOptions(is_dry=is_dry), open_service=shop.open_engine)
 
 
 def test_status_shows_all_other_syncs_and_the_remedy(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
@@ -150,9 +150,9 @@ def test_maintenance_continues_with_the_other_syncs(shop: ShopProject, capfd: py
     workspace = shop.workspace
     plan = workspace.plan(None)
     models = dataclasses.replace(plan, syncs=())
-    assert 0 == execute_plan(workspace, models, opened=shop.open_engine)
+    assert 0 == execute_plan(workspace, models, open_service=shop.open_engine)
     capfd.readouterr()
-    assert 1 == run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
+    assert 1 == run_maintenance(shop.workspace, as_json=True, open_service=shop.open_engine)
     said = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
     bad = sorted(name for name, line in said.items() if not line["ok"])
     assert ["dead_letters", "feeds", "state_files", "tables"] == bad

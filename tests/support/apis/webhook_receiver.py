@@ -58,8 +58,8 @@ def running_webhook_receiver() -> Iterator[WebhookReceiver]:
             thread.join()
 
 
-def set_webhook(root: Path, url: str, **more: str) -> None:
+def set_webhook(root: Path, url: str, **settings: str) -> None:
     """Configure the project below `root` to send alerts to an address that contains a secret."""
-    lines = [f'webhook = "{url}/hooks/${{HOOK_TOKEN}}"', *(f'{name} = "{value}"' for name, value in more.items())]
+    lines = [f'webhook = "{url}/hooks/${{HOOK_TOKEN}}"', *(f'{name} = "{value}"' for name, value in settings.items())]
     (root / "pyproject.toml").write_text("[tool.ondatra.alerts]\n" + "\n".join(lines))
     (root / ".env").write_text(f"DEMO_API_KEY=shop-demo-key-0001\nHOOK_TOKEN={WEBHOOK_SECRET}\nBEARER=bearer-0001\n")

@@ -58,9 +58,9 @@ class WrittenFile:
     """A file that was written, and a function that reads all of it."""
 
     path: Path
-    read: Callable[[], Any]
+    read_content: Callable[[], Any]
     # returns whether the data read from a damaged file is an allowed subset of the written data
-    is_less: Callable[[Any, Any], bool] = lambda _written, _read: False
+    is_less: Callable[[Any, Any], bool] = lambda _written_data, _read_data: False
 
 
 def yield_corrupted_contents(content: bytes, chance: random.Random, count: int) -> Iterator[bytes]:
@@ -79,14 +79,14 @@ def yield_corrupted_contents(content: bytes, chance: random.Random, count: int) 
 
 def corrupt_and_read(file: WrittenFile, *, count: int, seed: int) -> Mapping[ReadResult, list[str]]:
     """Damage the file `count` times and return what each read gave."""
-    content, written = file.path.read_bytes(), file.read()
+    content, written = file.path.read_bytes(), file.read_content()
     verdicts: dict[ReadResult, list[str]] = collections.defaultdict(list)
     for damaged in yield_corrupted_contents(content, random.Random(seed), count):
         for leftover in ("-wal", "-shm"):
             file.path.with_name(file.path.name + leftover).unlink(missing_ok=True)
         _replace_file(file.path, damaged)
         try:
-            found = file.read()
+            found = file.read_content()
         except StateError as error:
             is_named = file.path.name in str(error) and not isinstance(error, BusyError)
             verdicts[ReadResult.ERROR_MESSAGE if is_named else ReadResult.EXCEPTION].append(str(error))
@@ -128,22 +128,22 @@ def write_snapshot_file(folder: Path) -> WrittenFile:
         )
     )
 
-    def read() -> Any:
+    def read_content() -> Any:
         snapshot = store.read_newest_snapshot(SYNC_ID)
         return snapshot and dataclasses.replace(snapshot, units=list(snapshot.units))
 
-    return WrittenFile(folder / f"queue_snapshots/1/{SYNC_ID}/{RUN_ID}.parquet", read)
+    return WrittenFile(folder / f"queue_snapshots/1/{SYNC_ID}/{RUN_ID}.parquet", read_content)
 
 
 def write_records_file(folder: Path) -> WrittenFile:
     store = RecordStore(str(folder))
     address = store.publish_records(SYNC_ID, RUN_ID, RecordFileType.UPDATED, 0, map(_record, range(ROWS)))
 
-    def read() -> Any:
+    def read_content() -> Any:
         ends = list(store.read_delivered_since(SYNC_ID, None, with_payload=True))
         return ends, store.count_records(SYNC_ID, RUN_ID, [(RecordFileType.UPDATED, 0)])
 
-    return WrittenFile(Path(address), read)
+    return WrittenFile(Path(address), read_content)
 
 
 def _record(number: int) -> SyncRecord:
@@ -167,7 +167,7 @@ def write_delivered_file(folder: Path) -> WrittenFile:
     store = RecordStore(str(folder))
     write_records_file(folder)
     ends: list[DeliveredRecord] = list(store.read_delivered_since(SYNC_ID, None, with_payload=True))
-    store.write_delivered(SYNC_ID, ends, through=RUN_ID)
+    store.write_delivered(SYNC_ID, ends, last_run=RUN_ID)
     store.remove_run(SYNC_ID, RUN_ID)
     path = folder / f"sent/1/{SYNC_ID}.parquet"
     return WrittenFile(path, lambda: list(store.read_delivered_since(SYNC_ID, None, with_payload=True)))
@@ -194,12 +194,12 @@ def write_history_file(folder: Path) -> WrittenFile:
         )
         RunHistory(path).finish_run(past)
 
-    def read() -> Any:
+    def read_content() -> Any:
         history = RunHistory(path).as_required()
         return (history.list_runs(), history.read_totals(), history.read_newest_runs(), history.has_begun(SYNC_ID))
 
     # SQLite finds only some damage; other data is allowed here, because no delivery depends on the history
-    return WrittenFile(path, read, is_less=lambda _written, _read: True)
+    return WrittenFile(path, read_content, is_less=lambda _written_data, _read_data: True)
 
 
 def write_journal_file(folder: Path) -> WrittenFile:
@@ -209,16 +209,16 @@ def write_journal_file(folder: Path) -> WrittenFile:
         for number in range(ROWS):
             journal.record_response(journal.next_call_key(str(number)), HttpResponse(200, f"fine {number}", {"a": "b"}))
 
-    def read() -> Any:
+    def read_content() -> Any:
         with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:
             return [journal.find_response(journal.next_call_key(str(number))) for number in range(ROWS)]
 
-    def is_less(written: Any, found: Any) -> bool:
+    def is_less(written_answers: Any, read_answers: Any) -> bool:
         """Return whether only the last responses are missing: their calls are made again."""
-        known = [answer for answer in found if answer]
-        return known == written[: len(known)] and not any(found[len(known) :])
+        known = [answer for answer in read_answers if answer]
+        return known == written_answers[: len(known)] and not any(read_answers[len(known) :])
 
-    return WrittenFile(path, read, is_less)
+    return WrittenFile(path, read_content, is_less)
 
 
 def write_queue_file(folder: Path) -> WrittenFile:
@@ -236,11 +236,11 @@ def write_queue_file(folder: Path) -> WrittenFile:
         claim_batch(queue, size=5, number=5)
         enqueue_segment(queue, _segment(1, 2, ChangeType.UPDATE_POSTIMAGE, range(20, 40)), now=1.0)
 
-    def read() -> Any:
+    def read_content() -> Any:
         with open_queue(path, shape=UnitKind.ROW) as queue:
             return list(_read_queue(queue))
 
-    return WrittenFile(path, read)
+    return WrittenFile(path, read_content)
 
 
 def _segment(after: int, upto: int, change_type: ChangeType, rows: range) -> FeedSegment:
@@ -258,7 +258,7 @@ def _settle_some(queue: Queue, status: str, rows: int) -> None:
         batch,
         PushResult({key: RowOutcome.parse_status(status) for key in batch.result_keys}, calls=1),
         attempt,
-        wait=lambda _: 9.0,
+        wait_seconds=lambda _: 9.0,
     )
 
 
@@ -296,11 +296,11 @@ def write_event_store(folder: Path) -> WrittenFile:
             file.store_requests([EventRequest(models[number % 2], 1_800_000_000_000_000 + number, 1, body)])
     path = event_store_path(settings)
 
-    def read() -> Any:
-        intakes = [read_page_after(path, model, 0, most=1000) for model in models]
+    def read_content() -> Any:
+        intakes = [read_page_after(path, model, 0, limit=1000) for model in models]
         return read_sequence_id(path), intakes
 
-    return WrittenFile(path, read)
+    return WrittenFile(path, read_content)
 
 
 FILE_WRITERS: Mapping[str, Callable[[Path], WrittenFile]] = {

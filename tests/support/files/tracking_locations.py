@@ -34,16 +34,16 @@ class TrackingLocation:
     def open_store(self, **options: str) -> RecordStore:
         return RecordStore(self.address, **options)
 
-    def list_files(self, below: str = "") -> list[str]:
+    def list_files(self, folder: str = "") -> list[str]:
         """Return all files below a folder, by their names in it."""
         if isinstance(self.filesystem, LocalFileSystem):  # Arrow's listing fails when a file disappears meanwhile
-            here = Path(self.root, below)
+            here = Path(self.root, folder)
             return sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
-        root = f"{self.root}/{below}".rstrip("/")
+        root = f"{self.root}/{folder}".rstrip("/")
         try:
             found = self.filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
         except NotADirectoryError:  # Arrow asks fsspec twice, and the folder was created in between
-            return self.list_files(below)
+            return self.list_files(folder)
         return sorted(file.path[len(root) + 1 :] for file in found if file.type == FileType.File)
 
     def read_file(self, name: str) -> bytes:

@@ -46,7 +46,7 @@ class CommandLine:
     def __call__(self, *words: str, shop: ShopProject | None = None) -> CommandResult:
         """Run a command; with a shop, it opens the shop's tables instead of Spark's."""
         self.capture.readouterr()
-        return self._read_result(run_verb(words, opened=shop.open_engine if shop else None))
+        return self._read_result(run_verb(words, open_service=shop.open_engine if shop else None))
 
     def run_on_terminal(self, *words: str, columns: int) -> list[str]:
         """Run a command without Spark at a real terminal of that width; return the lines that it shows."""
@@ -75,7 +75,7 @@ class CommandLine:
         workspace = shop.workspace
         plan = plan_run(workspace, is_full=is_full, is_dry=is_dry)
         options = RunCommandOptions(as_json=as_json, allow_deletes=allow_deletes, is_dry=is_dry)
-        code = execute_plan(workspace, plan, options, opened=shop.open_engine)
+        code = execute_plan(workspace, plan, options, open_service=shop.open_engine)
         return self._read_result(code)
 
     def _read_result(self, code: int) -> CommandResult:

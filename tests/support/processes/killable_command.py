@@ -26,10 +26,10 @@ class KillableCommand:
         )
         self.output = ""
 
-    def wait_until(self, happened: Callable[["KillableCommand"], bool]) -> None:
+    def wait_until(self, is_reached: Callable[["KillableCommand"], bool]) -> None:
         assert self._process.stderr
         give_up_at = time.monotonic() + ROUND_SECONDS
-        while not happened(self):
+        while not is_reached(self):
             assert time.monotonic() < give_up_at, self.output
             if select.select([self._process.stderr], [], [], 0.005)[0]:
                 line = self._process.stderr.readline()

@@ -54,12 +54,12 @@ def kill_process_at(place: FlushKillPoint) -> None:
     """Replace the function, so that this process is killed when it is called."""
     reached: Callable[..., Any] = getattr(place.function_owner, place.function_name)
 
-    def wrapped(*arguments: Any, **options: Any) -> Any:
+    def kill_at_call(*arguments: Any, **options: Any) -> Any:
         if place.is_after:
             reached(*arguments, **options)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(place.function_owner, place.function_name, wrapped)
+    setattr(place.function_owner, place.function_name, kill_at_call)
 
 
 def flush_events(root: Path, *, most_events: int) -> None:

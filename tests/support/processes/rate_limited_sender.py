@@ -19,13 +19,13 @@ def main(library: Path, rates: Path) -> None:
     assert rate_limit
     api = ApiClient(source.config, secrets={}.get, rate_limit=rate_limit)
 
-    def send() -> None:
+    def send_calls() -> None:
         calls = api.begin_calls()
         while True:
             calls.send_call(HttpCall(method="GET", url=f"/{library.stem}"))
 
     for _ in range(THREAD_COUNT):
-        threading.Thread(target=send).start()
+        threading.Thread(target=send_calls).start()
 
 
 main(*map(Path, sys.argv[1:]))

@@ -29,14 +29,14 @@ def count_c_calls(die_at: int | None) -> list[int]:
     """Count the calls into C from now on, in all threads, and kill the process at that number."""
     counted = [0]
 
-    def count(_frame: object, event: str, _argument: object) -> None:
+    def count_call(_frame: object, event: str, _argument: object) -> None:
         if event == "c_call":
             counted[0] += 1
             if counted[0] == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.setprofile(count)
-    sys.setprofile(count)
+    threading.setprofile(count_call)
+    sys.setprofile(count_call)
     return counted
 
 
@@ -48,10 +48,10 @@ def run_forked_sync(state: Path, kind: str, now: float, die_at: int | None, poin
     table = pickle.loads((state / "table.pickle").read_bytes())
     clock = [now]
 
-    def sleep(seconds: float) -> None:
+    def advance_clock(seconds: float) -> None:
         clock[0] += seconds
 
-    ports = dataclasses.replace(build_ports(sync, table, SECRETS, now=now), clock=lambda: clock[0], sleep=sleep)
+    ports = dataclasses.replace(build_ports(sync, table, SECRETS, now=now), clock=lambda: clock[0], sleep=advance_clock)
     run_sync(sync, ports, RunOptions(trigger="test"))
     sys.setprofile(None)
     (state / "calls").write_text(str(counted[0]))

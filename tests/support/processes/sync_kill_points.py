@@ -55,18 +55,18 @@ def kill_sync_at(point: str, time: int) -> None:
     reached: Callable[..., Any] = getattr(place.function_owner, place.function_name)
     lock, times = threading.Lock(), [0]
 
-    def count() -> None:
+    def count_call() -> None:
         with lock:
             times[0] += 1
             if times[0] == time:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def wrapped(*arguments: Any, **options: Any) -> Any:
+    def call_or_kill(*arguments: Any, **options: Any) -> Any:
         if not place.is_after:
-            count()
+            count_call()
         returned = reached(*arguments, **options)
         if place.is_after:
-            count()
+            count_call()
         return returned
 
-    setattr(place.function_owner, place.function_name, wrapped)
+    setattr(place.function_owner, place.function_name, call_or_kill)

@@ -83,10 +83,10 @@ def _requirements(wheel: Path) -> list[str]:
     return [each for each in found.requires or () if "extra ==" not in each]
 
 
-def _collect_requirements(required: Iterable[str]) -> set[str]:
+def _collect_requirements(requirements: Iterable[str]) -> set[str]:
     """Return the names of all required distributions, except pip, which each virtual environment has."""
     seen: set[tuple[str, str]] = set()
-    open_ends = [Requirement(each) for each in required]
+    open_ends = [Requirement(each) for each in requirements]
     while open_ends:
         each = open_ends.pop()
         for extra in ("", *each.extras):

@@ -31,8 +31,10 @@ def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
 def materialize(dagster_instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
     """Return a function that materializes these assets, or all, as the Materialize button does."""
 
-    def button(shop: ShopProject, *keys: dg.AssetKey, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
-        definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    def materialize_assets(
+        shop: ShopProject, *keys: dg.AssetKey, tags: dict[str, str] | None = None
+    ) -> dg.ExecuteInProcessResult:
+        definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
         job = definitions.resolve_implicit_global_asset_job_def()
         return job.execute_in_process(
             instance=dagster_instance,
@@ -42,4 +44,4 @@ def materialize(dagster_instance: dg.DagsterInstance) -> Callable[..., dg.Execut
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
 
-    return button
+    return materialize_assets

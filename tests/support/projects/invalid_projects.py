@@ -16,22 +16,22 @@ class InvalidProject(NamedTuple):
     message: str
 
 
-def invalid_model(name: str, text: str, told: str) -> InvalidProject:
+def invalid_model(name: str, text: str, message: str) -> InvalidProject:
     """Return a project with a fault in a model and a correct push function."""
-    return InvalidProject(name, {"models/a/b.sql": text, "lib/crm.star": PUSH}, told)
+    return InvalidProject(name, {"models/a/b.sql": text, "lib/crm.star": PUSH}, message)
 
 
-def invalid_sink(name: str, text: str, told: str) -> InvalidProject:
+def invalid_sink(name: str, text: str, message: str) -> InvalidProject:
     """Return a project with a fault in a push function, or in how a model uses it."""
-    return InvalidProject(name, {"models/a/b.sql": MODEL, "lib/crm.star": text}, told)
+    return InvalidProject(name, {"models/a/b.sql": MODEL, "lib/crm.star": text}, message)
 
 
-def invalid_settings(name: str, text: str, told: str) -> InvalidProject:
-    return InvalidProject(name, {"pyproject.toml": text, "models/a/b.sql": MODEL, "lib/crm.star": PUSH}, told)
+def invalid_settings(name: str, text: str, message: str) -> InvalidProject:
+    return InvalidProject(name, {"pyproject.toml": text, "models/a/b.sql": MODEL, "lib/crm.star": PUSH}, message)
 
 
-def invalid_files(name: str, files: Mapping[str, str | bytes], told: str) -> InvalidProject:
-    return InvalidProject(name, files, told)
+def invalid_files(name: str, files: Mapping[str, str | bytes], message: str) -> InvalidProject:
+    return InvalidProject(name, files, message)
 
 
 INVALID_PROJECTS = (

@@ -75,21 +75,21 @@ class UiClient:
         self._app = create_app(project, port=PORT, token=PAGE_TOKEN)
         self._cookies = httpx.Cookies(cookies)
 
-    def get(self, address: str, **more: Any) -> httpx.Response:
-        return self.request("GET", address, **more)
+    def get(self, address: str, **options: Any) -> httpx.Response:
+        return self.request("GET", address, **options)
 
-    def request(self, method: str, address: str, **more: Any) -> httpx.Response:
-        return asyncio.run(self._send_once(method, address, **more))
+    def request(self, method: str, address: str, **options: Any) -> httpx.Response:
+        return asyncio.run(self._send_once(method, address, **options))
 
     def get_raw_path(self, target: str) -> httpx.Response:
         return asyncio.run(self._send_once("GET", "/", transport=RawPathTransport(self._app, target)))
 
     async def _send_once(
-        self, method: str, address: str, *, transport: httpx.AsyncBaseTransport | None = None, **more: Any
+        self, method: str, address: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Any
     ) -> httpx.Response:
         transport = transport or httpx.ASGITransport(self._app)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", cookies=self._cookies) as client:
-            answer = await client.request(method, address, **more)
+            answer = await client.request(method, address, **options)
             self._cookies = client.cookies
         return answer
 
@@ -113,8 +113,8 @@ class RawPathTransport(httpx.AsyncBaseTransport):
 class PageReader:
     """A reader of a project's pages, with or without the access cookie."""
 
-    def __init__(self, project: ProjectCache, *, is_in: bool = True) -> None:
-        self.client = UiClient(project, {COOKIE: PAGE_TOKEN} if is_in else {})
+    def __init__(self, project: ProjectCache, *, has_cookie: bool = True) -> None:
+        self.client = UiClient(project, {COOKIE: PAGE_TOKEN} if has_cookie else {})
 
     def __call__(self, address: str) -> ParsedPage:
         return ParsedPage.parse(self.client.get(address))

@@ -37,34 +37,34 @@ def replace_all(old: Counter[Row], new: Counter[Row]) -> list[ExpectedChange]:
     return [*((DELETE, *row) for row in old.elements()), *((INSERT, *row) for row in new.elements())]
 
 
-def apply_table(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
-    if now == state.rows:
+def apply_table(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
+    if query_rows == state.rows:
         return []
-    told = replace_all(state.rows, now)
-    state.rows = now
+    told = replace_all(state.rows, query_rows)
+    state.rows = query_rows
     return told
 
 
-def apply_append(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
-    new = now - state.last_query_rows
+def apply_append(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
+    new = query_rows - state.last_query_rows
     if new:
         state.rows = state.rows + new
-        state.last_query_rows = now
+        state.last_query_rows = query_rows
     return [(INSERT, *row) for row in new.elements()]
 
 
-def valid_rows_by_key(now: Counter[Row]) -> dict[Row, Row | None]:
+def valid_rows_by_key(query_rows: Counter[Row]) -> dict[Row, Row | None]:
     """Return the only row of each key; None for a key whose rows are all invalid."""
     return {
         key: next(iter(rows)) if rows.total() == 1 and None not in key else None
-        for key, rows in group_by_key(now.elements()).items()
+        for key, rows in group_by_key(query_rows.elements()).items()
     }
 
 
-def count_invalid_rows(now: Counter[Row]) -> dict[str, int]:
+def count_invalid_rows(query_rows: Counter[Row]) -> dict[str, int]:
     """Return the number of rows that are invalid for merge and scd2, by reason."""
     counts: Counter[str] = Counter()
-    for key, rows in group_by_key(now.elements()).items():
+    for key, rows in group_by_key(query_rows.elements()).items():
         if None in key:
             counts["NULL"] += rows.total()
         elif rows.total() > 1:
@@ -72,10 +72,10 @@ def count_invalid_rows(now: Counter[Row]) -> dict[str, int]:
     return dict(counts)
 
 
-def apply_merge(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+def apply_merge(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
     old = {key_of(row): row for row in state.rows}
     told: list[ExpectedChange] = []
-    for key, row in valid_rows_by_key(now).items():
+    for key, row in valid_rows_by_key(query_rows).items():
         if row is None or old.get(key) == row:
             continue
         told += [(PREIMAGE, *old[key]), (POSTIMAGE, *row)] if key in old else [(INSERT, *row)]
@@ -84,18 +84,20 @@ def apply_merge(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]
     return told
 
 
-def apply_tracked(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
-    return _apply_changed_groups(state, group_by_key(now.elements()), goes=True)
+def apply_tracked(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
+    return _apply_changed_groups(state, group_by_key(query_rows.elements()), deletes_missing=True)
 
 
-def apply_partition(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
-    return _apply_changed_groups(state, group_by_key(now.elements()), goes=False)
+def apply_partition(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
+    return _apply_changed_groups(state, group_by_key(query_rows.elements()), deletes_missing=False)
 
 
-def _apply_changed_groups(state: ExpectedTable, new: dict[Row, Counter[Row]], *, goes: bool) -> list[ExpectedChange]:
+def _apply_changed_groups(
+    state: ExpectedTable, new: dict[Row, Counter[Row]], *, deletes_missing: bool
+) -> list[ExpectedChange]:
     old = group_by_key(state.rows.elements())
     told: list[ExpectedChange] = []
-    for key in {*new, *(old if goes else ())}:
+    for key in {*new, *(old if deletes_missing else ())}:
         had, has = old.get(key, Counter()), new.get(key, Counter())
         if had != has:
             told += replace_all(had, has)
@@ -104,11 +106,11 @@ def _apply_changed_groups(state: ExpectedTable, new: dict[Row, Counter[Row]], *,
     return told
 
 
-def apply_scd2(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+def apply_scd2(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
     version = state.version + 1
     current = {key_of(row): row for row in state.rows if row[-1]}
     told: list[ExpectedChange] = []
-    given = valid_rows_by_key(now)
+    given = valid_rows_by_key(query_rows)
     for key in {*current, *given}:
         old, new = current.get(key), given.get(key)
         if (key in given and new is None) or (old and new and old[:-3] == new):

@@ -179,11 +179,11 @@ class WholeContentObjects:
             self._check_call("", [{}, *self.table.content_by_version], given)  # a table is empty at first
             self.objects = given
 
-    def _check_call(self, part: str, past: list[object], given: object) -> None:
-        same = [version for version, content in enumerate(past) if content == given]
+    def _check_call(self, part: str, past: list[object], new_content: object) -> None:
+        same = [version for version, content in enumerate(past) if content == new_content]
         newer = [version for version in same if version >= self.versions.get(part, 0)]
         if not newer:
-            self.violations.append(f"{part}: {given} after version {self.versions.get(part)}")
+            self.violations.append(f"{part}: {new_content} after version {self.versions.get(part)}")
         self.versions[part] = min(newer, default=0)
 
     def expected_objects(self) -> DestinationContent:

@@ -133,9 +133,9 @@ class RandomSyncRuns:
             push=PushSettings(batch_size=self.sink.batch_size, max_attempts=3, max_concurrent=self.sink.max_concurrent),
         )
 
-        def settled(batch: Batch, settled: SettledBatch) -> None:
+        def publish_records(batch: Batch, settled_batch: SettledBatch) -> None:
             if self.audit:
                 self.audit.maybe_publish(queue, run_id)
 
         mark_due_pending(queue, 1.0)
-        deliver(queue, self.destination, course, DeliveryHooks(clock=lambda: 1.0, on_settled=settled))
+        deliver(queue, self.destination, course, DeliveryHooks(clock=lambda: 1.0, on_settled=publish_records))

@@ -119,10 +119,10 @@ class RecordAudit:
             and not self._needs_no_record(key, versions[key], settled)
         ]
 
-    def _needs_no_record(self, key: str, versions: list[int], settled: set[KeyVersion]) -> bool:
+    def _needs_no_record(self, key: str, versions: list[int], settled_keys: set[KeyVersion]) -> bool:
         """Return whether the newest change only makes room with deletes, or restores what the API already had."""
         newest = self.enqueued_changes[key, versions[-1]]
-        before = [self.enqueued_changes[key, version] for version in versions if (key, version) in settled]
+        before = [self.enqueued_changes[key, version] for version in versions if (key, version) in settled_keys]
         makes_room = all(change.change_type is ChangeType.DELETE for change in newest)
         return makes_room or _new_payloads(newest) in [[], *map(_new_payloads, before)]
 

@@ -15,9 +15,9 @@ def write_input_file(lake: ModelTables, path: str, content: str | bytes) -> Path
     return file
 
 
-def build_file_model(path: str, of: str = "csv", **options: str) -> Model:
-    source = FileInput(format=of, path=path, options=tuple(options.items()))
-    name = f"{of}.`{path}`"
+def build_file_model(path: str, file_format: str = "csv", **options: str) -> Model:
+    source = FileInput(format=file_format, path=path, options=tuple(options.items()))
+    name = f"{file_format}.`{path}`"
     reference = Reference(start=14, end=14 + len(name), input=source)
     return build_model("table", f"select * from {name}", inputs=(source,), references=(reference,))
 

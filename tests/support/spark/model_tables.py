@@ -23,7 +23,9 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 QUERY_KINDS = [kind.name for kind in KINDS.values() if kind.has_query]
 
 
-def build_model(kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str = "mart.things", **more: Any) -> Model:
+def build_model(
+    kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str = "mart.things", **fields: Any
+) -> Model:
     file = f"models/{name.replace('.', '/')}.sql"
     return Model(
         name=name,
@@ -34,7 +36,7 @@ def build_model(kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str 
         sql_line=3,
         definition=sql,
         key_columns=tuple(key) if KINDS[kind].needs_key else (),
-        **more,
+        **fields,
     )
 
 
@@ -55,15 +57,21 @@ class ModelTables:
         )
 
     def write_frame(
-        self, model: Model, frame: DataFrame, *, is_full: bool = False, planned: str | None = None, **inputs: str
+        self,
+        model: Model,
+        frame: DataFrame,
+        *,
+        is_full: bool = False,
+        planned_version: str | None = None,
+        **inputs: str,
     ) -> ModelWriteResult:
         """Write a frame that was evaluated before."""
         note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
-        write = ModelWrite(model=model, frame=frame, note=note, is_full=is_full, planned_version=planned)
+        write = ModelWrite(model=model, frame=frame, note=note, is_full=is_full, planned_version=planned_version)
         return write_model(self.warehouse, write)
 
-    def write_query(self, kind: str, sql: str, *, is_full: bool = False, **more: Any) -> ModelWriteResult:
-        return self.write(build_model(kind, sql, **more), is_full=is_full)
+    def write_query(self, kind: str, sql: str, *, is_full: bool = False, **fields: Any) -> ModelWriteResult:
+        return self.write(build_model(kind, sql, **fields), is_full=is_full)
 
     def path(self, model: Model) -> str:
         return self.warehouse.table_path(model.id)
@@ -76,20 +84,20 @@ class ModelTables:
     def rows(self, model: Model) -> DataFrame:
         return self.warehouse.session.read.format("delta").load(self.path(model))
 
-    def feed(self, model: Model, **more: Any) -> ChangeFeed:
+    def feed(self, model: Model, **options: Any) -> ChangeFeed:
         return ChangeFeed(
             warehouse=self.warehouse,
             table=self.path(model),
             key_columns=model.key_columns,
             groups_by_key=model.kind.delivers_by_key,
-            **more,
+            **options,
         )
 
-    def changes(self, model: Model, after: int | None, upto: int | None = None, **more: Any) -> list[RowChange]:
+    def changes(self, model: Model, after: int | None, upto: int | None = None, **options: Any) -> list[RowChange]:
         upto = self.state(model).version if upto is None else upto
         return [
             change
-            for segment in self.feed(model, **more).segments(after, upto)
+            for segment in self.feed(model, **options).segments(after, upto)
             for page in segment.pages
             for change in page.changes
         ]

@@ -60,9 +60,9 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
 
 
 @contextlib.contextmanager
-def _lock_file(path: Path, how: int) -> Iterator[None]:
+def _lock_file(path: Path, lock_type: int) -> Iterator[None]:
     with path.open("a") as file:
-        fcntl.flock(file, how)
+        fcntl.flock(file, lock_type)
         yield
 
 

@@ -65,7 +65,7 @@ class SparkProject:
         workspace = self.workspace
         plan = plan_run(workspace, is_full=is_full, is_dry=is_dry)
         opened = self.open_engine if keeps_log else self._open_engine_without_sync_log
-        return execute_plan(workspace, plan, RunCommandOptions(as_json=as_json, is_dry=is_dry), opened=opened)
+        return execute_plan(workspace, plan, RunCommandOptions(as_json=as_json, is_dry=is_dry), open_service=opened)
 
     @contextlib.contextmanager
     def open_engine(

@@ -140,8 +140,8 @@ class ContactSync:
         self.now += seconds
         return self.run()
 
-    def _record_settled(self, _batch: Batch, settled: SettledBatch) -> None:
-        self.settled_batches.append(settled)
+    def _record_settled(self, _batch: Batch, settled_batch: SettledBatch) -> None:
+        self.settled_batches.append(settled_batch)
 
     def _sleep(self, seconds: float) -> None:
         self.sleep_seconds.append(seconds)

@@ -38,7 +38,7 @@ class KindFeedTable:
     kind_name: str
     by_key: bool = False  # the feed's delivery key is the key's value, as for a mirrored partition
     query_values: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # key → values
-    expected: expected_kind_changes.ExpectedTable = dataclasses.field(
+    expected_table: expected_kind_changes.ExpectedTable = dataclasses.field(
         default_factory=expected_kind_changes.ExpectedTable
     )
     feed: list[RowChange] = dataclasses.field(default_factory=list)
@@ -54,7 +54,7 @@ class KindFeedTable:
 
     @property
     def version(self) -> int:
-        return self.expected.version
+        return self.expected_table.version
 
     @property
     def layout(self) -> Layout:
@@ -64,10 +64,10 @@ class KindFeedTable:
         """Let the query give these values for the key; write a version if the kind finds a change."""
         self.query_values[key] = values
         now = Counter((key, "p", value) for key, values in self.query_values.items() for value in values)
-        told = expected_kind_changes.APPLY_BY_KIND[self.kind_name](self.expected, now)
+        told = expected_kind_changes.APPLY_BY_KIND[self.kind_name](self.expected_table, now)
         if not told:
             return
-        self.expected.version += 1
+        self.expected_table.version += 1
         for change_type, *row in sorted(told, key=lambda line: CHANGE_TYPE_ORDER[ChangeType(line[0])]):
             self._add_change(ChangeType(change_type), tuple(row))
         self.content_by_version.append(self.content_by_key())
@@ -75,15 +75,15 @@ class KindFeedTable:
     def remove(self, key: str) -> None:
         """Delete a key that its kind would keep, as a full refresh does."""
         del self.query_values[key]
-        self.expected.version += 1
-        for row in [row for row in self.expected.rows if row[0] == key]:
-            del self.expected.rows[row]
+        self.expected_table.version += 1
+        for row in [row for row in self.expected_table.rows if row[0] == key]:
+            del self.expected_table.rows[row]
             self._add_change(ChangeType.DELETE, row)
         self.content_by_version.append(self.content_by_key())
 
-    def change_column_type(self, name: str, to: str) -> None:
+    def change_column_type(self, name: str, new_type: str) -> None:
         """Give a column of the table another type from now on."""
-        self.columns = tuple(each._replace(type=to) if each.name == name else each for each in self.columns)
+        self.columns = tuple(each._replace(type=new_type) if each.name == name else each for each in self.columns)
 
     def rename_keys(self, **names: str) -> None:
         """Rename the delivery keys, as another key of the model does."""
@@ -109,7 +109,7 @@ class KindFeedTable:
     def content_by_key(self) -> dict[str, list[int]]:
         """Return the values of each key."""
         found = collections.defaultdict(list)
-        for row in self.expected.rows.elements():
+        for row in self.expected_table.rows.elements():
             found[row[0]].append(row[KEY_PARTS])
         return {key: sorted(values) for key, values in found.items()}
 

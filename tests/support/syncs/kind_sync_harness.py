@@ -57,17 +57,17 @@ class KindSyncCrash(BaseException):
 def crash_at_value(value: int) -> Callable[[ReceivedRow], str]:
     """Return an answer function that crashes at the row with that value."""
 
-    def answer(row: ReceivedRow) -> str:
+    def answer_row(row: ReceivedRow) -> str:
         if row[2] == value:
             raise KindSyncCrash
         return "ok"
 
-    return answer
+    return answer_row
 
 
-def change_values(sent: Sequence[ReceivedRow]) -> list[tuple[str, int]]:
+def change_values(sent_rows: Sequence[ReceivedRow]) -> list[tuple[str, int]]:
     """Return the sent rows as (change type, value)."""
-    return [(change, value) for change, _, value, _ in sent]
+    return [(change, value) for change, _, value, _ in sent_rows]
 
 
 @dataclasses.dataclass
@@ -158,7 +158,7 @@ class KindSyncHarness:
             sync = dataclasses.replace(self.sync, state_folder=Path(folder))
             if self.sync.queue_file.exists():
                 sqlite_database.copy_database(self.sync.queue_file, sync.queue_file)
-            rows = self.table.expected.rows.total() if is_counted else None
+            rows = self.table.expected_table.rows.total() if is_counted else None
             ports = dataclasses.replace(
                 self.build_ports(),
                 read_source=lambda: dataclasses.replace(self.table.source(), row_count=rows),

@@ -83,7 +83,7 @@ def test_the_sync_log_is_shown_like_any_table(shop: ShopProject, ondatra: Comman
     """It is read without Spark. Before it exists, the message says when it is created."""
     assert "it is created by a run with Spark that sends something" in ondatra("query", "ondatra.sync_log").stderr
     workspace = shop.workspace
-    execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
+    execute_plan(workspace, workspace.plan(None), open_service=shop.open_engine)
     workspace.sync_log.append(shop.tables.log)
     said = ondatra("query", "ondatra.sync_log", "--json")
     rows = [orjson.loads(line) for line in said.stdout.splitlines()]

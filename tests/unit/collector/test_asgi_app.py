@@ -17,7 +17,7 @@ GOOD = {"page": "/a"}
 
 def kept(project: EventProject, model: str = "events.views") -> list[Any]:
     """Return the events of each request that another process sees in the file now."""
-    page = read_page_after(event_store_path(project.settings), model, 0, most=1000)
+    page = read_page_after(event_store_path(project.settings), model, 0, limit=1000)
     return [orjson.loads(intake.body) for intake in page]
 
 

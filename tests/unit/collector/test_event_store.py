@@ -41,7 +41,7 @@ def file(settings: Settings) -> Iterator[EventStore]:
 
 
 def numbers(settings: Settings, model: str = MODEL) -> list[int]:
-    return [intake.number for intake in read_page_after(event_store_path(settings), model, 0, most=1000)]
+    return [intake.number for intake in read_page_after(event_store_path(settings), model, 0, limit=1000)]
 
 
 def test_a_number_is_never_used_twice(file: EventStore, settings: Settings) -> None:
@@ -143,5 +143,5 @@ def test_a_file_without_tables_counts_as_no_file(settings: Settings) -> None:
     assert (None, PendingSummary(), []) == (
         read_sequence_id(path),
         summarize_pending(path, MODEL, 0),
-        read_page_after(path, MODEL, 0, most=1),
+        read_page_after(path, MODEL, 0, limit=1),
     )

@@ -69,10 +69,10 @@ def test_only_events_that_the_table_has_are_deleted_from_the_file(project: Event
     """Without a running collector, the flush deletes them."""
     take(project, {"page": "1"}, {"page": "2"}, {"page": "3"})
     delete_flushed_events(project.settings, project.model())
-    assert 3 == len(read_page_after(event_store_path(project.settings), MODEL, 0, most=9))
+    assert 3 == len(read_page_after(event_store_path(project.settings), MODEL, 0, limit=9))
     commit(project, 2)
     delete_flushed_events(project.settings, project.model())
-    assert [3] == [intake.number for intake in read_page_after(event_store_path(project.settings), MODEL, 0, most=9)]
+    assert [3] == [intake.number for intake in read_page_after(event_store_path(project.settings), MODEL, 0, limit=9)]
 
 
 def test_a_running_collector_deletes_flushed_events_itself(project: EventProject) -> None:
@@ -82,10 +82,10 @@ def test_a_running_collector_deletes_flushed_events_itself(project: EventProject
             serving.client.post({"page": "1"})
         commit(project, 2)
         delete_flushed_events(project.settings, project.model())
-        assert 3 == len(read_page_after(event_store_path(project.settings), MODEL, 0, most=9))
+        assert 3 == len(read_page_after(event_store_path(project.settings), MODEL, 0, limit=9))
         serving.run_periodic_tasks()
         assert [3] == [
-            intake.number for intake in read_page_after(event_store_path(project.settings), MODEL, 0, most=9)
+            intake.number for intake in read_page_after(event_store_path(project.settings), MODEL, 0, limit=9)
         ]
         assert {"status": "ok", "waiting": 1} == serving.client("GET", "/health").body
 

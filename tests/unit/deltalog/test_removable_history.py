@@ -92,12 +92,12 @@ def test_old_files_that_were_removed_before_the_needed_version_may_go(tmp_path: 
     """There are two bounds, the needed version and the age. The older of them applies."""
     a_table(tmp_path, upto=10)
     state = state_of(tmp_path)
-    by_need = find_removable_history(tmp_path, state, needed=4, before=9 * DAY)
+    by_need = find_removable_history(tmp_path, state, needed_version=4, before=9 * DAY)
     assert (4, 4, 40) == (by_need.last_commit, by_need.files, by_need.size)
-    by_age = find_removable_history(tmp_path, state, needed=9, before=3 * DAY)
+    by_age = find_removable_history(tmp_path, state, needed_version=9, before=3 * DAY)
     assert (2, 2) == (by_age.last_commit, by_age.files)
-    assert 0 == find_removable_history(tmp_path, state, needed=-1, before=99 * DAY).files
-    assert 0 == find_removable_history(tmp_path, state, needed=4, before=-1.0).files
+    assert 0 == find_removable_history(tmp_path, state, needed_version=-1, before=99 * DAY).files
+    assert 0 == find_removable_history(tmp_path, state, needed_version=4, before=-1.0).files
 
 
 def test_files_replaced_by_an_optimize_may_go_even_if_their_version_is_needed(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_files_replaced_by_an_optimize_may_go_even_if_their_version_is_needed(tm
     a_table(tmp_path, upto=2)
     commit(tmp_path, 3, *rewrite(3, changes=False))
     assert (3, 3) == (lambda past: (past.last_commit, past.files))(
-        find_removable_history(tmp_path, state_of(tmp_path), needed=2, before=30 * DAY)
+        find_removable_history(tmp_path, state_of(tmp_path), needed_version=2, before=30 * DAY)
     )
 
 
@@ -113,20 +113,20 @@ def test_files_of_the_change_feed_count_and_freed_files_do_not(tmp_path: Path) -
     """So a second search finds nothing to remove."""
     a_table(tmp_path, upto=3)
     commit(tmp_path, 4, *rewrite(4), {"cdc": {"path": "c", "size": 5, "dataChange": False}})
-    assert 5 == find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY).files
+    assert 5 == find_removable_history(tmp_path, state_of(tmp_path), needed_version=4, before=30 * DAY).files
     commit(tmp_path, 5, metadata(*COLUMNS, **{FREED_UPTO_PROPERTY: "4"}))
-    assert 0 == find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY).files
+    assert 0 == find_removable_history(tmp_path, state_of(tmp_path), needed_version=4, before=30 * DAY).files
 
 
 def test_the_cutoff_keeps_files_that_a_later_commit_removed(tmp_path: Path) -> None:
     """After a clock was set back, a later removal looks older than it is."""
     a_table(tmp_path, upto=6)
     state = state_of(tmp_path)
-    past = find_removable_history(tmp_path, state, needed=4, before=30 * DAY)
+    past = find_removable_history(tmp_path, state, needed_version=4, before=30 * DAY)
     assert 4 * DAY == find_removal_cutoff(tmp_path, past, before=30 * DAY)
     commit(tmp_path, 7, *rewrite(7, day=2), day=2)
     assert 2 * DAY == find_removal_cutoff(tmp_path, past, before=30 * DAY)
-    newest = find_removable_history(tmp_path, state, needed=6, before=5.5 * DAY)
+    newest = find_removable_history(tmp_path, state, needed_version=6, before=5.5 * DAY)
     assert 5 == newest.last_commit
     assert 1 * DAY == find_removal_cutoff(tmp_path, newest, before=1 * DAY)
 
@@ -137,7 +137,7 @@ def test_a_commit_without_a_time_counts_as_new(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(rewrite(1)[0]))
     assert read_commit_time(tmp_path, 1) is None
     assert 2 * DAY == read_commit_time(tmp_path, 2)
-    assert 1 > find_removable_history(tmp_path, state_of(tmp_path), needed=1, before=1.5 * DAY).last_commit
+    assert 1 > find_removable_history(tmp_path, state_of(tmp_path), needed_version=1, before=1.5 * DAY).last_commit
 
 
 def checkpoint(table: Path, version: int, *, is_whole: bool = True) -> str:
@@ -163,20 +163,20 @@ def test_old_commits_are_removed_when_a_checkpoint_replaces_them(tmp_path: Path)
     names = [checkpoint(tmp_path, version) for version in (3, 6, 9)]
     for name in (f"{2:020}.crc", f".{2:020}.json.crc", "_last_checkpoint"):
         (log / name).write_text("{}")
-    past = find_removable_history(tmp_path, state_of(tmp_path), needed=7, before=30 * DAY)
+    past = find_removable_history(tmp_path, state_of(tmp_path), needed_version=7, before=30 * DAY)
     commits = [f"{version:020}.json" for version in range(6)]
     assert {*commits, f"{2:020}.crc", f".{2:020}.json.crc", names[0]} == set(past.log_files)
     assert 0 < remove_log_files(tmp_path, past)
     left = {path.name for path in log.iterdir()}
     assert {"_last_checkpoint", *names[1:], *(f"{version:020}.json" for version in range(6, 13))} == left
-    assert () == find_removable_history(tmp_path, state_of(tmp_path), needed=7, before=30 * DAY).log_files
+    assert () == find_removable_history(tmp_path, state_of(tmp_path), needed_version=7, before=30 * DAY).log_files
 
 
 def test_a_checkpoint_without_metadata_replaces_no_commits(tmp_path: Path) -> None:
     """The removal of the commits would destroy the table."""
     a_table(tmp_path, upto=5)
     checkpoint(tmp_path, 3, is_whole=False)
-    past = find_removable_history(tmp_path, state_of(tmp_path), needed=4, before=30 * DAY)
+    past = find_removable_history(tmp_path, state_of(tmp_path), needed_version=4, before=30 * DAY)
     with pytest.raises(WarehouseError, match="doesn't describe the table"):
         remove_log_files(tmp_path, past)
     assert (tmp_path / "_delta_log" / f"{0:020}.json").exists()

@@ -41,7 +41,7 @@ def test_the_installed_packages_are_compatible() -> None:
     """The result names the packages that a question to the developers should name."""
     result = only(software_and_spark_check.check_packages(without_spark(None)))
     assert CheckLevel.OK is result.level
-    assert f"pyspark {importlib.metadata.version('pyspark')}" in result.what
+    assert f"pyspark {importlib.metadata.version('pyspark')}" in result.description
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,10 @@ def test_an_incompatible_package_is_named_with_the_command_to_fix_it(
 
 
 def test_the_models_and_syncs_of_a_project_are_counted(root: Path) -> None:
-    assert f"{root}: 2 models, 1 sync" == only(settings_and_variables_check.check_settings(without_spark(root))).what
+    assert (
+        f"{root}: 2 models, 1 sync"
+        == only(settings_and_variables_check.check_settings(without_spark(root))).description
+    )
 
 
 def test_outside_of_a_project_only_the_machine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,18 +95,21 @@ def test_problems_of_files_are_left_to_validate(root: Path) -> None:
 def test_an_unset_variable_of_a_sink_is_a_failure(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         "1 variable needed by sinks and alerts: set"
-        == only(settings_and_variables_check.check_variables(without_spark(root))).what
+        == only(settings_and_variables_check.check_variables(without_spark(root))).description
     )
     (root / ".env").unlink()
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
     result = only(settings_and_variables_check.check_variables(without_spark(root)))
-    assert (CheckLevel.FAILED, "DEMO_API_KEY is not set, and lib/crm_push.star needs it") == (result.level, result.what)
+    assert (CheckLevel.FAILED, "DEMO_API_KEY is not set, and lib/crm_push.star needs it") == (
+        result.level,
+        result.description,
+    )
 
 
 def test_a_variable_that_nothing_reads_is_a_warning(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONDATRA_STATE", "/elsewhere")
     result = only(settings_and_variables_check.check_variables(without_spark(root)))
-    assert (CheckLevel.WARNING, "ONDATRA_STATE: no setting has this variable") == (result.level, result.what)
+    assert (CheckLevel.WARNING, "ONDATRA_STATE: no setting has this variable") == (result.level, result.description)
 
 
 def test_a_java_home_without_java_is_named(root: Path) -> None:
@@ -112,7 +118,7 @@ def test_a_java_home_without_java_is_named(root: Path) -> None:
     result = only(
         software_and_spark_check.check_java(changed(machine, java_home=root, java_home_setting="ONDATRA_JAVA_HOME"))
     )
-    assert (CheckLevel.FAILED, f"ONDATRA_JAVA_HOME is {root}") == (result.level, result.what.partition(",")[0])
+    assert (CheckLevel.FAILED, f"ONDATRA_JAVA_HOME is {root}") == (result.level, result.description.partition(",")[0])
 
 
 def test_missing_jars_are_a_warning_because_the_next_run_fetches_them(root: Path, tmp_path: Path) -> None:
@@ -127,7 +133,7 @@ def test_jars_that_cannot_be_fetched_are_a_failure(root: Path, tmp_path: Path) -
         machine = changed(read_check_context(root), jars=tmp_path / "jars", maven_mirror=empty.url)
         result = only(software_and_spark_check.check_jars(machine))
     assert CheckLevel.FAILED is result.level
-    assert "HTTP 404" in result.what
+    assert "HTTP 404" in result.description
 
 
 def test_a_jar_with_other_content_is_named(root: Path, tmp_path: Path) -> None:
@@ -136,7 +142,7 @@ def test_a_jar_with_other_content_is_named(root: Path, tmp_path: Path) -> None:
         (tmp_path / jar.name).write_bytes(b"\0" * jar.size)
     result = only(software_and_spark_check.check_jars(changed(without_spark(root), jars=tmp_path)))
     assert CheckLevel.FAILED is result.level
-    assert str(tmp_path / DELTA_JARS.jars[0].name) in result.what
+    assert str(tmp_path / DELTA_JARS.jars[0].name) in result.description
 
 
 def test_with_a_remote_spark_neither_java_nor_jars_are_needed(root: Path) -> None:
@@ -144,12 +150,12 @@ def test_with_a_remote_spark_neither_java_nor_jars_are_needed(root: Path) -> Non
     assert machine.settings
     remote = dataclasses.replace(machine.settings.spark, remote="sc://127.0.0.1")
     for check in (software_and_spark_check.check_java, software_and_spark_check.check_jars):
-        assert "not needed: spark.remote is set" == only(check(changed(machine, spark=remote))).what
+        assert "not needed: spark.remote is set" == only(check(changed(machine, spark=remote))).description
 
 
 def test_the_free_space_of_each_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = without_spark(root)
-    assert all(" free at " in result.what for result in disk_and_port_check.check_disks(machine))
+    assert all(" free at " in result.description for result in disk_and_port_check.check_disks(machine))
     monkeypatch.setattr(disk_and_port_check, "MIN_FREE_BYTES", 10**18)  # more than any disk has
     assert {CheckLevel.FAILED} == {result.level for result in disk_and_port_check.check_disks(machine)}
 
@@ -170,7 +176,7 @@ def test_a_spark_that_does_not_start_is_a_failure(root: Path, tmp_path: Path) ->
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"\n')
     result = only(software_and_spark_check.check_spark(changed(read_check_context(root), java_home=tmp_path / "jdk")))
     assert CheckLevel.FAILED is result.level
-    assert "Error: no room for the heap" in result.what
+    assert "Error: no room for the heap" in result.description
 
 
 def test_spark_is_not_started_without_java(root: Path) -> None:

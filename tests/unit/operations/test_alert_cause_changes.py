@@ -99,6 +99,6 @@ def test_an_alert_does_not_end_if_its_failure_occurred_again(tmp_path: Path) -> 
     known = book.read_active_alerts()
     note(book, "the API is down")
     over = evaluate_failure(SubjectType.SYNC, "sync.crm", [])
-    assert 0 == book.apply_results([over], lambda *_: Alert("2", "", {}), known=known)
-    assert 1 == book.apply_results([over], lambda *_: Alert("2", "", {}), known=book.read_active_alerts())
+    assert 0 == book.apply_results([over], lambda *_: Alert("2", "", {}), known_alerts=known)
+    assert 1 == book.apply_results([over], lambda *_: Alert("2", "", {}), known_alerts=book.read_active_alerts())
     assert [] == book.read_active_alerts()

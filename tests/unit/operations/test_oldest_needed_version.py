@@ -109,7 +109,7 @@ def test_an_input_that_a_changed_definition_added_counts_from_then(shop: ShopPro
 def test_a_project_that_is_up_to_date_needs_only_the_newest_versions(shop: ShopProject) -> None:
     """The project's tables and queue are real files here."""
     workspace = shop.workspace
-    assert 0 == execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
+    assert 0 == execute_plan(workspace, workspace.plan(None), open_service=shop.open_engine)
     tables = table_state_lookup(workspace.settings)
     needed = OldestNeededVersions(workspace.project, workspace.syncs, workspace.tracking, workspace.queue, tables)
     for model in workspace.project.models.values():

@@ -116,7 +116,7 @@ def test_the_data_version_of_a_written_model_is_the_version_of_its_table(
     shop: ShopProject, dagster_instance: dg.DagsterInstance
 ) -> None:
     """It is set through a half private function of Dagster. This test fails when that function is gone."""
-    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
     job = definitions.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=dagster_instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
     (event,) = result.asset_materializations_for_node("raw__contacts")
@@ -130,7 +130,7 @@ def test_a_column_description_applies_whatever_the_case_of_the_name(
     """Spark ignores the case of column names, so users do too."""
     path = shop.root / "models" / "raw" / "contacts.sql"
     path.write_text(f"-- @column: EMAIL = Where to write to\n{path.read_text()}")
-    job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
+    job = definitions_of(shop.workspace, open_service=shop.open_engine).resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=dagster_instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
     (event,) = result.asset_materializations_for_node("raw__contacts")
     columns = event.metadata["dagster/column_schema"].schema.columns

@@ -42,7 +42,7 @@ def run_what_is_asked(
     """Run a tick and the run that it requests; return the cursor of the tick."""
     answer = ticks(shop, dagster_instance, cursor=cursor)
     (request,) = answer.run_requests or ()
-    job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
+    job = definitions_of(shop.workspace, open_service=shop.open_engine).resolve_implicit_global_asset_job_def()
     job.execute_in_process(instance=dagster_instance, asset_selection=request.asset_selection, raise_on_error=False)
     return answer.cursor
 
@@ -80,7 +80,7 @@ def test_a_model_without_the_schedule_on_change_is_not_requested(
     (shop.root / "models/raw/contacts.sql").write_text(SHOP_FILES["models/raw/contacts.sql"])
     write_contacts(shop.root, a1="ada@example.com")
     assert [] == asked(ticks(shop, dagster_instance))
-    job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
+    job = definitions_of(shop.workspace, open_service=shop.open_engine).resolve_implicit_global_asset_job_def()
     assert job.execute_in_process(instance=dagster_instance, asset_selection=[RAW]).success
     assert [[CRM, PUSH]] == asked(ticks(shop, dagster_instance))
 

@@ -16,14 +16,14 @@ PUSH = dg.AssetKey(["push", "sync", "crm"])
 
 
 def run_models(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
     keys = [dg.AssetKey(["raw", "contacts"]), dg.AssetKey(["sync", "crm"])]
     job = definitions.resolve_implicit_global_asset_job_def()
     assert job.execute_in_process(instance=dagster_instance, asset_selection=keys).success
 
 
 def push(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
-    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
     job = definitions.resolve_implicit_global_asset_job_def()
     job.execute_in_process(instance=dagster_instance, asset_selection=[PUSH], raise_on_error=False)
 

@@ -180,7 +180,7 @@ def test_a_new_check_runs_its_model(plan_fixture: PlanFixture) -> None:
         warned={"warning_b": 3},
     )
     assert ("raw.x", WorkNeeded.NO, IDLE) == plan_fixture.planned_steps()[0]
-    assert {"warning_b": 3} == plan_fixture.plan().models[0].warned
+    assert {"warning_b": 3} == plan_fixture.plan().models[0].warning_counts
 
 
 def test_a_query_that_is_not_deterministic_always_runs(plan_fixture: PlanFixture) -> None:

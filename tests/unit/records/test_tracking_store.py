@@ -447,7 +447,7 @@ def test_compacted_records_of_older_runs_come_before_those_of_later_runs(store: 
     for run_id, identifier in ((FIRST, "1"), (SECOND, "2"), (THIRD, "3")):
         publish(store, run_id, a_record(identifier))
     ends = [*store.read_delivered_since("sync.hubspot", None, upto=SECOND, with_payload=True)]
-    store.write_delivered("sync.hubspot", ends[1:], through=SECOND)
+    store.write_delivered("sync.hubspot", ends[1:], last_run=SECOND)
     store.remove_run("sync.hubspot", SECOND)
 
     def found(since: str | None) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from ondatra_dagster.storage.sqlite_database import (
 )
 
 ONE = SqliteSchema(
-    "test", (("one", "create table t (x); create index t_x on t (x)"),), if_damaged="move it away: nothing is lost"
+    "test", (("one", "create table t (x); create index t_x on t (x)"),), damage_advice="move it away: nothing is lost"
 )
 
 
@@ -114,7 +114,7 @@ def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path, use: Callable[[
 
 
 def check_whole(path: Path) -> None:
-    check_integrity(path, ONE.if_damaged)
+    check_integrity(path, ONE.damage_advice)
 
 
 @pytest.mark.parametrize("use", [look, write, check_whole])
@@ -138,7 +138,7 @@ def test_an_index_that_does_not_match_its_table_is_found(path: Path) -> None:
     with open_read_only(path, ONE) as store:
         assert [] == store.fetch_rows("select x from t where x = 'row 7'")
     with pytest.raises(StateError, match=r"is damaged \(row 8 missing from index t_x.*\); move it away: nothing"):
-        check_integrity(path, ONE.if_damaged)
+        check_integrity(path, ONE.damage_advice)
 
 
 def test_an_error_that_is_not_about_the_file_is_raised_unchanged(path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_queue_detects_changes_in_what_it_will_send_or_write(change: str, what
         assert connection.execute(change).rowcount > 0
 
     with pytest.raises(StateError, match=rf"queue\.sqlite is damaged \({what}\)"):
-        queue.read()
+        queue.read_content()
 
 
 def test_a_damaged_unit_stays_damaged_when_it_changes(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_an_event_that_changed_in_the_file_is_not_written(tmp_path: Path) -> Non
             connection.execute(f"update intake set {change} where number = 8")
 
         with pytest.raises(StateError, match=r"events\.sqlite is damaged \(request 8 is damaged\)"):
-            file.read()
+            file.read_content()
 
 
 def test_a_sync_delivers_without_its_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

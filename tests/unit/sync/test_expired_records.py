@@ -186,7 +186,7 @@ def test_the_delivered_keys_grow_with_the_keys_and_not_with_the_runs(harness):
     """The newest row of a key is enough, and a deleted key needs nothing."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
-    store_delivered_keys(harness.sync, harness.tracking, through=runs[3])
+    store_delivered_keys(harness.sync, harness.tracking, last_run=runs[3])
     kept = harness.tracking.read_delivered_since(SYNC, None, upto=runs[3], with_payload=True)
     names = [(end.identifier, orjson.loads(end.payload)["name"]) for end in kept]
     assert [("1", "Ava"), ("2", "Ben")] == sorted(names)
@@ -196,7 +196,7 @@ def test_a_kill_between_the_two_steps_leaves_no_record_twice(harness):
     """The delivered keys are written first, then the runs are removed. The next pruning continues from there."""
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
-    store_delivered_keys(harness.sync, harness.tracking, through=runs[2])
+    store_delivered_keys(harness.sync, harness.tracking, last_run=runs[2])
     harness.tracking.remove_run(SYNC, runs[0])
     ends = list(harness.tracking.read_delivered_since(SYNC, None))
     assert sorted([("1", runs[2]), ("2", runs[0]), ("1", runs[3]), ("1", runs[4])]) == sorted(

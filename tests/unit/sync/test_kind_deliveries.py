@@ -72,7 +72,7 @@ def test_a_first_run_on_an_old_table_sends_only_its_current_rows(state: Path, ki
     desk.write(a=[2])
     desk.write(a=[3])
     assert {"insert"} == {change for change, *_ in desk.run_and_pop_received()}
-    assert desk.table.expected.rows.total() == len(desk.delivered_records())
+    assert desk.table.expected_table.rows.total() == len(desk.delivered_records())
 
 
 @pytest.mark.parametrize("batch_size", [100, 1])
@@ -352,7 +352,7 @@ def test_resync_with_deletes_removes_rows_that_were_sent_and_are_gone(state: Pat
     version = desk.table.version
     desk.make_table()
     desk.write(**kept)
-    desk.table.expected.version = version
+    desk.table.expected_table.version = version
     # without the option, nothing is deleted
     desk.resync()
     assert not [change for change, key, *_ in desk.run_and_pop_received() if (change, key) == ("delete", "b")]

@@ -174,7 +174,7 @@ class RandomRunProgress:
     def choose(self) -> None:
         """Assign rows to a file; then the process ends."""
         kind = self.rng.choice((RECORDS_UPDATED, RECORDS_DELETED, RECORDS_INVALID))
-        unpublished_records.assign_rows_to_file(self.queue, self.run_id, kind, at_most=3)
+        unpublished_records.assign_rows_to_file(self.queue, self.run_id, kind, max_rows=3)
 
     def publish_records(self) -> None:
         """Write the assigned files; for some of them the process ends before the queue notes it."""

@@ -48,7 +48,7 @@ def test_new_changed_and_removed_rows_are_counted_as_the_destination_sees_them(t
     desk.write(a=[2], c=[7], d=[])
     expected, changed, rows_before, rows_after = numbers(desk.run_dry())
     assert (EXPECTED[kind], EXPECTED[kind].total) == (expected, changed)
-    assert (3, desk.table.expected.rows.total()) == (rows_before, rows_after)
+    assert (3, desk.table.expected_table.rows.total()) == (rows_before, rows_after)
     assert before == kept(desk)
     assert [] == desk.api.received_calls
 

@@ -13,7 +13,7 @@ ADDRESSES = ["/", "/syncs/sync.crm", "/syncs/sync.crm/records", "/syncs/sync.crm
 
 @pytest.fixture
 def unauthenticated_reader(shop_with_history: ShopProject) -> PageReader:
-    return PageReader(ProjectCache(shop_with_history.root), is_in=False)
+    return PageReader(ProjectCache(shop_with_history.root), has_cookie=False)
 
 
 def test_the_token_gives_access_once_and_then_a_cookie_does(unauthenticated_reader: PageReader) -> None:

@@ -29,7 +29,7 @@ def test_a_single_reject_next_to_a_million_rows_is_visible() -> None:
 
 def test_a_small_chart_makes_small_counts_larger() -> None:
     shown = [Bar({"succeeded": 1_000_000, "rejected": 1}, "1")]
-    chart = draw_bars(shown, label="Rows", places=1, class_="sparkline", least=8)
+    chart = draw_bars(shown, label="Rows", places=1, class_="sparkline", min_height=8)
     assert ([92.0], [8.0]) == (heights(chart, "succeeded"), heights(chart, "rejected"))
 
 

@@ -44,8 +44,8 @@ def test_a_wider_type_widens_the_column_and_a_narrower_one_fits(old: DataType, n
         columns(a=old), columns(a=new)
     )
     assert ColumnChanges() == plan_column_changes(columns(a=new), columns(a=old))
-    assert is_assignable(old, into=new)
-    assert not is_assignable(new, into=old)
+    assert is_assignable(old, target=new)
+    assert not is_assignable(new, target=old)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def library_file_name(lib: Path, relative: str) -> str:
     return f"{lib.name}/{relative}"
 
 
-def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], above: tuple[str, ...]) -> str:
+def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], loading_files: tuple[str, ...]) -> str:
     name = library_file_name(lib, relative)
     if name in files:
         return name
@@ -55,37 +55,37 @@ def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], abov
         raise to_project_error(error, name) from error
     loads = {PRELUDE: PRELUDE}
     for module_id in [load.module_id for load in tree.loads() if load.module_id != PRELUDE]:
-        file_name = _resolve_load(lib, module_id, _find_load_line(module_id, name, text), (*above, name))
-        loads[module_id] = _collect_files(lib, file_name, files, (*above, name))
+        file_name = _resolve_load(lib, module_id, _find_load_line(module_id, name, text), (*loading_files, name))
+        loads[module_id] = _collect_files(lib, file_name, files, (*loading_files, name))
     files[name] = LibraryFile(name, text, tree, loads)
     return name
 
 
-def _find_load_line(wanted: str, name: str, text: str) -> FileLine:
+def _find_load_line(load_name: str, name: str, text: str) -> FileLine:
     """Return the line that loads this file. There its name may be written with escapes."""
     with contextlib.suppress(SyntaxError):  # an escape that Python doesn't have
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
                 first_argument = node.args[0]
-                if isinstance(first_argument, ast.Constant) and first_argument.value == wanted:
+                if isinstance(first_argument, ast.Constant) and first_argument.value == load_name:
                     return FileLine(name, first_argument.lineno)
     return FileLine(name, next((number for number, line in enumerate(text.split("\n"), 1) if "load(" in line), 1))
 
 
-def _resolve_load(lib: Path, wanted: str, place: FileLine, open_files: tuple[str, ...]) -> str:
-    refusal = place.to_error(f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
+def _resolve_load(lib: Path, load_name: str, place: FileLine, open_files: tuple[str, ...]) -> str:
+    refusal = place.to_error(f"{load_name!r} can't be loaded", "load a .star file of lib/ by its name")
     try:
-        path = (lib / wanted).resolve()
+        path = (lib / load_name).resolve()
         is_file = path.is_file()
     except (OSError, ValueError) as error:  # the path is too long, or has a NUL
         raise refusal from error
     if not path.is_relative_to(lib.resolve()) or path.suffix != ".star":
         raise refusal
     if not is_file:
-        raise place.to_error(f"there is no {wanted!r} in {lib.name}/", "correct the name in load()")
+        raise place.to_error(f"there is no {load_name!r} in {lib.name}/", "correct the name in load()")
     relative = path.relative_to(lib.resolve()).as_posix()
     if library_file_name(lib, relative) in open_files:
-        raise place.to_error(f"loading {wanted!r} loads this file again", "remove the cycle of load()s")
+        raise place.to_error(f"loading {load_name!r} loads this file again", "remove the cycle of load()s")
     return relative
 
 

@@ -155,8 +155,8 @@ class PushLibrary:
             return {}
         return {column.name: paths for column in columns if (paths := find_decimal_paths(column.type))}
 
-    def _contract_error(self, function: str, said: str, call: PushCall) -> PushContractError:
-        fault = StarlarkFault.parse_error(said, self._files)
+    def _contract_error(self, function: str, error_text: str, call: PushCall) -> PushContractError:
+        fault = StarlarkFault.parse_error(error_text, self._files)
         message = fault.message
         if call.is_over_time_limit:
             limit = self.config.push.time_limit_seconds

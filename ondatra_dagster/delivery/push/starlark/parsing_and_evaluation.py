@@ -76,11 +76,11 @@ class FileLine(NamedTuple):
     file: str  # lib/NAME.star
     line: int
 
-    def to_problem(self, what: str, remedy: str) -> Problem:
-        return Problem(file=self.file, line=self.line, description=what, remedy=remedy)
+    def to_problem(self, description: str, remedy: str) -> Problem:
+        return Problem(file=self.file, line=self.line, description=description, remedy=remedy)
 
-    def to_error(self, what: str, remedy: str) -> ProjectError:
-        return ProjectError([self.to_problem(what, remedy)])
+    def to_error(self, description: str, remedy: str) -> ProjectError:
+        return ProjectError([self.to_problem(description, remedy)])
 
 
 class StarlarkFault(NamedTuple):

@@ -261,7 +261,7 @@ def _capture_error(function: Callable[..., Any], *, needs_call: bool = False) ->
     .star file.
     """
 
-    def run(*arguments: Any) -> Any:
+    def call_function(*arguments: Any) -> Any:
         try:
             return function(_require_call(), *arguments) if needs_call else function(*arguments)
         except WrongUseError:
@@ -273,4 +273,4 @@ def _capture_error(function: Callable[..., Any], *, needs_call: bool = False) ->
                 call.raised_error = error
             raise
 
-    return run
+    return call_function

@@ -52,7 +52,7 @@ def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: st
     said = {f"{key[1:]}:{words[key[0]]}": RowOutcome.parse_status(text) for key, text in statuses.items()}
     outcomes = {key: said.get(key, RowOutcome.parse_status(status)) for unit in batch.units for key in unit.result_keys}
     attempt = PushAttempt(run_id="run", started_at=1.0, ended_at=2.0, max_attempts=2)
-    return settle_batch(queue, batch, PushResult(outcomes), attempt, wait=lambda _: 60.0)
+    return settle_batch(queue, batch, PushResult(outcomes), attempt, wait_seconds=lambda _: 60.0)
 
 
 def go(queue: Queue, size: int = 100, **statuses: str) -> list[str]:

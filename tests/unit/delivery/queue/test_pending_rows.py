@@ -49,7 +49,7 @@ def send(queue: Queue, word: str, *, size: int = 100) -> None:
     batch = taken(queue, size=size)
     outcomes = dict.fromkeys(batch.result_keys, RowOutcome.parse_status(word))
     attempt = PushAttempt(run_id="r", started_at=1.0, ended_at=2.0, max_attempts=8)
-    settle_batch(queue, batch, PushResult(outcomes), attempt, wait=lambda _: 60.0)
+    settle_batch(queue, batch, PushResult(outcomes), attempt, wait_seconds=lambda _: 60.0)
 
 
 def taken(queue: Queue, *, size: int = 100) -> Batch:

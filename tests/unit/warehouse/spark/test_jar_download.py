@@ -72,8 +72,8 @@ class RecordingListener(FetchListener):
     def on_start(self, message: str) -> None:
         self.messages.append(message)
 
-    def on_progress(self, done: int, total: int) -> None:
-        self.steps.append((done, total))
+    def on_progress(self, received_bytes: int, total: int) -> None:
+        self.steps.append((received_bytes, total))
 
 
 def test_jars_are_fetched_once(tmp_path: Path, repository: MavenRepository) -> None:

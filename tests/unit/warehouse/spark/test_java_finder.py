@@ -66,7 +66,7 @@ def test_the_message_names_the_setting_that_was_used(
     (tmp_path / "pyproject.toml").write_text(f"[tool.ondatra]\n{line}\n")
     settings = read_settings(tmp_path, variables)
     with pytest.raises(SparkSetupError, match=f"^{named}, which has no bin/java"):
-        find_java(settings.java_home, setting=settings.java_home_setting)
+        find_java(settings.java_home, setting_name=settings.java_home_setting)
 
 
 def test_the_java_on_the_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
