@@ -212,7 +212,7 @@ def _record_row(record: ResultRecord) -> Iterator[Content]:
         element("small", f"tried {format_count(record.attempts, 'time')}") if record.attempts else None,
         shorten_message(explain_status(record.status, record.status_message)),
     )
-    yield ("again ", format_time(record.next_try_at)) if record.next_try_at else format_time(record.batch_ended_at)
+    yield ("retry ", format_time(record.next_try_at)) if record.next_try_at else format_time(record.batch_ended_at)
     yield render_payload(record.payload)
 
 
