@@ -29,8 +29,8 @@ def test_every_page_is_in_the_package() -> None:
 
 
 def test_the_pages_are_listed(ondatra: CommandLine) -> None:
-    said = ondatra("docs")
-    assert set(PAGES) == {line.split()[0] for line in said.stdout.splitlines()[1:]}
+    result = ondatra("docs")
+    assert set(PAGES) == {line.split()[0] for line in result.stdout.splitlines()[1:]}
     assert {"page": "models", "title": "Models"} in ondatra("docs", "--json").json_lines
 
 
@@ -42,8 +42,8 @@ def test_a_page_is_shown_completely(ondatra: CommandLine, name: str) -> None:
 
 
 def test_an_unknown_page_is_refused_with_the_nearest_one(ondatra: CommandLine) -> None:
-    said = ondatra("docs", "modles")
-    assert (2, "there is no page 'modles'; did you mean 'models'? ") == (said.exit_code, said.stderr[:50])
+    result = ondatra("docs", "modles")
+    assert (2, "there is no page 'modles'; did you mean 'models'? ") == (result.exit_code, result.stderr[:50])
 
 
 def test_messages_name_only_existing_pages() -> None:
@@ -55,4 +55,6 @@ def test_messages_name_only_existing_pages() -> None:
 
 def test_no_message_names_a_file_of_the_repository() -> None:
     """A user who installed the wheel doesn't have it."""
-    assert {} == {path: found for path, text in sources().items() if (found := re.findall(r"docs/\w+\S*\.md", text))}
+    assert {} == {
+        path: file_names for path, text in sources().items() if (file_names := re.findall(r"docs/\w+\S*\.md", text))
+    }

@@ -17,7 +17,7 @@ def kept(shop: ShopProject) -> dict[str, bytes]:
     """Return the content of all files that a dry run must not change."""
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
-    return {name: content for each in folders for name, content in read_folder(state / each).items()}
+    return {name: content for folder in folders for name, content in read_folder(state / folder).items()}
 
 
 def test_a_user_gets_two_tables(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
@@ -25,11 +25,11 @@ def test_a_user_gets_two_tables(shop: ShopProject, api: DemoApi, ondatra: Comman
     run_shop(shop)
     before, calls = kept(shop), api.calls
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org", c3="cyn@example.com")
-    said = ondatra.run_project(shop, is_dry=True)
-    assert 0 == said.exit_code
-    assert "dry run: nothing is written and nothing is sent\n" in said.stderr
-    assert "→ sync.crm      would create 1 row, update 1 row\n" in said.stderr
-    numbers, values, head, *rows = said.stdout.splitlines()
+    result = ondatra.run_project(shop, is_dry=True)
+    assert 0 == result.exit_code
+    assert "dry run: nothing is written and nothing is sent\n" in result.stderr
+    assert "→ sync.crm      would create 1 row, update 1 row\n" in result.stderr
+    numbers, values, head, *rows = result.stdout.splitlines()
     assert "sync.crm" == values.split()[0]
     assert ["3", "2", "0", "1", "1", "0", "2", "3"] == values.split()[1:]
     assert "source rows  changed  invalid" in numbers
@@ -62,9 +62,9 @@ def test_a_dry_run_without_work_leaves_no_files(shop: ShopProject, ondatra: Comm
     """SQLite leaves no files next to the databases that were read."""
     run_shop(shop)
     before = kept(shop)
-    said = ondatra("run", "--dry-run")
-    assert (0, "dry run: nothing is written and nothing is sent") == (said.exit_code, said.stderr.splitlines()[0])
-    assert "nothing to do: 2 models and 1 sync have no changes" in said.stderr
+    result = ondatra("run", "--dry-run")
+    assert (0, "dry run: nothing is written and nothing is sent") == (result.exit_code, result.stderr.splitlines()[0])
+    assert "nothing to do: 2 models and 1 sync have no changes" in result.stderr
     assert before == kept(shop)
 
 
@@ -81,8 +81,8 @@ def test_the_history_shows_a_dry_run_but_the_status_ignores_it(shop: ShopProject
 def test_the_dry_run_of_a_paused_sync_says_that_it_is_paused(shop: ShopProject, ondatra: CommandLine) -> None:
     """A run would send nothing. The dry run still shows the rows that wait."""
     ondatra("pause", "sync.crm")
-    said = ondatra.run_project(shop, is_dry=True)
-    assert "would create 2 rows; sync.crm is paused" in said.stderr
+    result = ondatra.run_project(shop, is_dry=True)
+    assert "would create 2 rows; sync.crm is paused" in result.stderr
 
 
 def test_deletes_over_the_limit_are_an_error_in_a_dry_run(
@@ -92,9 +92,9 @@ def test_deletes_over_the_limit_are_an_error_in_a_dry_run(
     write_shop_files(shop.root, url=api.url, files={"models/sync/crm.sql": GUARDED})
     run_shop(shop)
     write_contacts(shop.root, a1="ada@example.com")
-    said = ondatra.run_project(shop, is_dry=True, is_full=True)
-    assert 1 == said.exit_code
-    assert "1 of 2 keys would be removed: over @max_deletes" in said.stderr
+    result = ondatra.run_project(shop, is_dry=True, is_full=True)
+    assert 1 == result.exit_code
+    assert "1 of 2 keys would be removed: over @max_deletes" in result.stderr
     assert 0 == ondatra.run_project(shop, is_dry=True, is_full=True, allow_deletes=["sync.crm"]).exit_code
     assert 1 == ondatra.run_project(shop, is_dry=True, is_full=True).exit_code
     assert {"a1", "b2"} == set(api.contacts())
@@ -104,6 +104,6 @@ def test_a_failed_constraint_gives_exit_code_one(shop: ShopProject, api: DemoApi
     """Models below it aren't reported, because a run wouldn't reach them."""
     write_shop_files(shop.root, url=api.url, files={"models/sync/crm.sql": CHECKED})
     write_contacts(shop.root, a1="no address")
-    said = ondatra.run_project(shop, is_dry=True)
-    assert (1, "") == (said.exit_code, said.stdout)
+    result = ondatra.run_project(shop, is_dry=True)
+    assert (1, "") == (result.exit_code, result.stdout)
     assert {} == kept(shop)

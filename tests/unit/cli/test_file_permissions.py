@@ -67,9 +67,9 @@ def test_validate_warns_about_an_env_file_that_other_users_may_read(shop: ShopPr
 
     (shop.root / ".env").chmod(0o644)
 
-    said = ondatra("validate")
+    result = ondatra("validate")
     assert (
         "warning: .env: other users of this machine may read the secrets in it (mode 0644); chmod 600 .env"
-        in said.stderr.splitlines()
+        in result.stderr.splitlines()
     )
-    assert (0, 1) == (said.exit_code, ondatra("validate", "--strict").exit_code)
+    assert (0, 1) == (result.exit_code, ondatra("validate", "--strict").exit_code)

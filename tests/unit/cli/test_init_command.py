@@ -8,11 +8,11 @@ from support.processes.cli_terminal import CommandLine
 
 @pytest.mark.parametrize("folder", ["/dev/null", "/dev/null/x", "/proc/x"])
 def test_a_path_where_no_folder_can_be_created_is_refused(ondatra: CommandLine, folder: str) -> None:
-    said = ondatra("init", folder)
-    assert (1, "") == (said.exit_code, said.stdout)
-    assert said.stderr.startswith(f"{folder} can't be made a project (")
-    assert said.stderr.endswith("); name another folder\n")
-    assert 1 == len(said.stderr.splitlines())
+    result = ondatra("init", folder)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert result.stderr.startswith(f"{folder} can't be made a project (")
+    assert result.stderr.endswith("); name another folder\n")
+    assert 1 == len(result.stderr.splitlines())
 
 
 def test_a_name_that_looks_like_an_option_is_refused(
@@ -20,9 +20,9 @@ def test_a_name_that_looks_like_an_option_is_refused(
 ) -> None:
     """Commands would read the name as an option."""
     monkeypatch.chdir(tmp_path)
-    said = ondatra("init", "--", "-x")
+    result = ondatra("init", "--", "-x")
     assert (1, "commands take -x as an option; choose a name that doesn't begin with -\n") == (
-        said.exit_code,
-        said.stderr,
+        result.exit_code,
+        result.stderr,
     )
     assert [] == list(tmp_path.iterdir())

@@ -28,10 +28,10 @@ def test_no_command_shows_a_forged_line(forging_shop: ShopProject, ondatra: Comm
     assert FORGED in ran.stderr
 
     commands = (("dead", "sync.crm"), ("records", "sync.crm"), ("history",), ("status",), ("maintain",))
-    for said in (ran, *(ondatra(*command, shop=forging_shop) for command in commands)):
-        lines = (said.stdout + said.stderr).splitlines()
+    for result in (ran, *(ondatra(*command, shop=forging_shop) for command in commands)):
+        lines = (result.stdout + result.stderr).splitlines()
         assert not [line for line in lines if line.startswith(FORGED)]
-        assert not {"\x1b", "\u202e", "\u2028", "\r"} & set(said.stdout + said.stderr)
+        assert not {"\x1b", "\u202e", "\u2028", "\r"} & set(result.stdout + result.stderr)
 
 
 def test_a_row_that_fails_a_check_forges_no_line(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -40,7 +40,7 @@ def test_a_row_that_fails_a_check_forges_no_line(shop: ShopProject, ondatra: Com
     model.write_text(f"-- @constraint: email LIKE '%@%'\n{model.read_text()}")
     write_contacts(shop.root, a1=f"nonsense\n{FORGED}", b2="b@example.com")
 
-    said = ondatra.run_project(shop)
+    result = ondatra.run_project(shop)
 
-    assert "1 of 2 rows fails" in said.stderr
-    assert not [line for line in said.stderr.splitlines() if line.startswith(FORGED)]
+    assert "1 of 2 rows fails" in result.stderr
+    assert not [line for line in result.stderr.splitlines() if line.startswith(FORGED)]

@@ -18,20 +18,20 @@ def models(shop: ShopProject) -> ShopProject:
 
 
 def test_the_tree_of_a_column_ends_at_the_files(models: ShopProject, ondatra: CommandLine) -> None:
-    said = ondatra("lineage", "mart.both.EMAILS")
-    assert 0 == said.exit_code
+    result = ondatra("lineage", "mart.both.EMAILS")
+    assert 0 == result.exit_code
     assert [
         "mart.both.emails",
         "├─ raw.contacts.email",
         "│  └─ csv.`data/contacts.csv`.email",
         "└─ sync.crm.email",
         "   └─ raw.contacts.email  (see above)",
-    ] == said.stdout.splitlines()
+    ] == result.stdout.splitlines()
 
 
 def test_a_model_shows_the_tree_of_each_column(models: ShopProject, ondatra: CommandLine) -> None:
-    said = ondatra("lineage", "mart/both")
-    assert ["mart.both.id", "mart.both.emails"] == [line for line in said.stdout.splitlines() if line[0] == "m"]
+    result = ondatra("lineage", "mart/both")
+    assert ["mart.both.id", "mart.both.emails"] == [line for line in result.stdout.splitlines() if line[0] == "m"]
 
 
 def test_a_column_that_cannot_be_traced_is_marked(models: ShopProject, ondatra: CommandLine) -> None:
@@ -58,9 +58,9 @@ def test_a_model_whose_columns_are_unknown_has_to_run_first(models: ShopProject,
     (models.root / "models" / "raw" / "all.sql").write_text(
         "SELECT * FROM csv.`data/contacts.csv` WITH ('header' = 'true')"
     )
-    said = ondatra("lineage", "raw.all")
-    assert (0, "") == (said.exit_code, said.stdout)
-    assert "the query of raw.all doesn't name its columns, but its table will: run the model first\n" == said.stderr
+    result = ondatra("lineage", "raw.all")
+    assert (0, "") == (result.exit_code, result.stdout)
+    assert "the query of raw.all doesn't name its columns, but its table will: run the model first\n" == result.stderr
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,6 @@ def test_a_model_whose_columns_are_unknown_has_to_run_first(models: ShopProject,
 def test_a_wrong_name_is_a_wrong_invocation(
     models: ShopProject, ondatra: CommandLine, name: str, sentence: str
 ) -> None:
-    said = ondatra("lineage", name)
-    assert 2 == said.exit_code
-    assert said.stderr.startswith(sentence)
+    result = ondatra("lineage", name)
+    assert 2 == result.exit_code
+    assert result.stderr.startswith(sentence)

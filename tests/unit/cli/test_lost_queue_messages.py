@@ -52,32 +52,32 @@ def test_status_shows_no_counts_and_says_what_the_next_run_does(
     assert [None, None, None, None] == [line[name] for name in ("waiting", "open_jobs", "dead", "error")]
     assert (True, True) == (line["lost"], line["will_run"])
     assert str(line["plan"]).startswith(LOST)
-    said = ondatra("status")
-    assert (0, True) == (said.exit_code, f"{LOST}, or requires `ondatra resync sync.crm`" in said.stdout)
+    result = ondatra("status")
+    assert (0, True) == (result.exit_code, f"{LOST}, or requires `ondatra resync sync.crm`" in result.stdout)
 
 
 def test_metrics_have_no_queue_depth(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
     """Otherwise an alert on dead letters would be resolved and then raised again."""
-    told = ondatra("status", "--metrics").stdout
-    assert "ondatra_sync_runs_total" in told
-    assert "ondatra_sync_queue_depth" not in told
-    assert "ondatra_sync_dead_letters" not in told
+    metrics = ondatra("status", "--metrics").stdout
+    assert "ondatra_sync_runs_total" in metrics
+    assert "ondatra_sync_queue_depth" not in metrics
+    assert "ondatra_sync_dead_letters" not in metrics
 
 
 @pytest.mark.parametrize("words", [["dead"], ["dead", "--json"], ["replay", "--preview"]])
 def test_no_command_says_that_there_are_no_dead_letters(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine, words: list[str]
 ) -> None:
-    said = ondatra(*words, "sync.crm")
-    assert (1, "") == (said.exit_code, said.stdout)
-    assert f"the dead letters are unknown: {LOST}" in said.stderr
+    result = ondatra(*words, "sync.crm")
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert f"the dead letters are unknown: {LOST}" in result.stderr
 
 
 def test_the_records_command_says_that_pending_rows_are_missing(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine
 ) -> None:
-    said = ondatra("records", "sync.crm")
-    assert f"pending rows are missing: {LOST}" in said.stderr
+    result = ondatra("records", "sync.crm")
+    assert f"pending rows are missing: {LOST}" in result.stderr
     assert LOST not in ondatra("records", "sync.crm", "--status", "rejected").stderr
 
 
@@ -94,9 +94,9 @@ def test_forget_says_what_would_be_lost(shop_with_lost_queue: ShopProject, ondat
 def test_maintenance_reports_dead_letters_of_a_lost_queue_as_unknown(
     shop_with_lost_queue: ShopProject, ondatra: CommandLine
 ) -> None:
-    said = ondatra("maintain", "--json", shop=shop_with_lost_queue)
-    (told,) = [line for line in said.json_lines if line["task"] == "dead_letters"]
-    assert (True, "there are none; unknown for sync.crm: its queue is lost") == (told["ok"], told["did"])
+    result = ondatra("maintain", "--json", shop=shop_with_lost_queue)
+    (task,) = [line for line in result.json_lines if line["task"] == "dead_letters"]
+    assert (True, "there are none; unknown for sync.crm: its queue is lost") == (task["ok"], task["did"])
 
 
 def test_every_page_reports_the_lost_queue(shop_with_lost_queue: ShopProject) -> None:
@@ -125,8 +125,8 @@ def test_a_replay_says_that_the_queue_is_not_rebuilt_yet(
 ) -> None:
     """The user would read "0 dead letters" as the complete number."""
     (shop_with_lost_queue.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
-    said = ondatra("replay", "sync.crm")
-    assert f"nothing of sync.crm can be replayed now; replay again after the next run: {LOST}" in said.stderr
+    result = ondatra("replay", "sync.crm")
+    assert f"nothing of sync.crm can be replayed now; replay again after the next run: {LOST}" in result.stderr
 
 
 def test_a_forgotten_sync_asks_for_a_resync(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:

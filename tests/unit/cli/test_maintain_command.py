@@ -12,9 +12,9 @@ TASKS = [
 def test_each_duty_has_a_line_or_an_object(shop: ShopProject, ondatra: CommandLine) -> None:
     """Users read lines on stderr, and programs read objects on stdout."""
     ondatra.run_project(shop)
-    said = ondatra("maintain", shop=shop)
-    assert (0, "") == (said.exit_code, said.stdout)
-    assert [f"✓ {task}" for task in TASKS] == [line.partition(":")[0] for line in said.stderr.splitlines()]
+    result = ondatra("maintain", shop=shop)
+    assert (0, "") == (result.exit_code, result.stdout)
+    assert [f"✓ {task}" for task in TASKS] == [line.partition(":")[0] for line in result.stderr.splitlines()]
     lines = ondatra("maintain", "--json", shop=shop).json_lines
     assert [(task, True) for task in TASKS] == [(line["task"], line["ok"]) for line in lines]
     assert all(line["did"] for line in lines)

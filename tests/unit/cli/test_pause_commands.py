@@ -12,9 +12,9 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """New rows are added to the queue, and `run` says that they wait, and why."""
     assert "sync.crm is paused, with 0 rows pending" in ondatra("pause", "sync.crm").stderr
-    said = ondatra.run_project(shop)
-    assert (0, ()) == (said.exit_code, api.calls)
-    assert "2 inserts pending" in said.stderr
+    result = ondatra.run_project(shop)
+    assert (0, ()) == (result.exit_code, api.calls)
+    assert "2 inserts pending" in result.stderr
     idle = ondatra("run")
     assert 0 == idle.exit_code
     assert "sync.crm is paused; `ondatra resume sync.crm` continues it: 2 rows pending" in idle.stderr
@@ -47,8 +47,8 @@ def test_a_replay_of_a_paused_sync_sends_nothing(shop: ShopProject, api: DemoApi
 
 def test_resuming_a_sync_that_is_not_paused_is_no_error(shop: ShopProject, ondatra: CommandLine) -> None:
     """The sync is already in the wanted state."""
-    said = ondatra("resume", "sync.crm")
-    assert (0, "sync.crm isn't paused\n") == (said.exit_code, said.stderr)
+    result = ondatra("resume", "sync.crm")
+    assert (0, "sync.crm isn't paused\n") == (result.exit_code, result.stderr)
 
 
 def test_deletes_over_the_limit_fail_the_run_until_they_are_allowed(
@@ -59,10 +59,10 @@ def test_deletes_over_the_limit_fail_the_run_until_they_are_allowed(
     model.write_text(f"-- @max_deletes: 40%\n{model.read_text()}")
     ondatra.run_project(shop)
     write_contacts(shop.root, a1="ada@example.com")
-    said = ondatra.run_project(shop, is_full=True)
-    assert 1 == said.exit_code
-    assert "1 of 2 keys would be removed: over @max_deletes" in said.stderr
-    assert "ondatra run --allow-deletes sync.crm" in said.stderr
+    result = ondatra.run_project(shop, is_full=True)
+    assert 1 == result.exit_code
+    assert "1 of 2 keys would be removed: over @max_deletes" in result.stderr
+    assert "ondatra run --allow-deletes sync.crm" in result.stderr
     assert {"a1", "b2"} == set(api.contacts())
     assert 1 == ondatra("run").exit_code
     assert 0 == ondatra("run", "--allow-deletes", "sync.crm").exit_code
@@ -72,11 +72,11 @@ def test_deletes_over_the_limit_fail_the_run_until_they_are_allowed(
 def test_a_permission_that_has_no_effect_is_reported(shop: ShopProject, ondatra: CommandLine) -> None:
     """Otherwise the user would wait for deletes that aren't sent."""
     ondatra.run_project(shop)
-    said = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
-    assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (said.exit_code, first_line(said))
+    result = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
+    assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (result.exit_code, first_line(result))
     ondatra("pause", "sync.crm")
-    said = ondatra("run", "--allow-deletes", "sync.crm")
-    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused; `ondatra resume" in first_line(said)
+    result = ondatra("run", "--allow-deletes", "sync.crm")
+    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused; `ondatra resume" in first_line(result)
 
 
 def first_line(captured_output: CommandResult) -> str:

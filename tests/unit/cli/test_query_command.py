@@ -33,28 +33,28 @@ def table(shop: ShopProject) -> Path:
 @pytest.mark.usefixtures("table")
 def test_rows_are_shown_without_hidden_columns(ondatra: CommandLine) -> None:
     """Control characters are replaced. NULL and an empty text look different."""
-    said = ondatra("query", "Sync.CRM")
+    result = ondatra("query", "Sync.CRM")
     assert [
         "  id  name  amount  note",
         '   1  Åsa      1.5  a "b"',
         "  22        -22.25  two·lines ·[31m",
         "NULL  NULL     nan  NULL",
-    ] == said.stdout.splitlines()
-    assert (0, "(3 rows)\n") == (said.exit_code, said.stderr)
+    ] == result.stdout.splitlines()
+    assert (0, "(3 rows)\n") == (result.exit_code, result.stderr)
 
 
 @pytest.mark.usefixtures("table")
 def test_a_program_gets_one_object_per_row(ondatra: CommandLine) -> None:
-    said = ondatra("query", "sync/crm", "--json")
-    assert {"id": 22, "name": "", "amount": -22.25, "note": "two\nlines \x1b[31m"} == said.json_lines[1]
-    assert (3, "") == (len(said.json_lines), said.stderr)
+    result = ondatra("query", "sync/crm", "--json")
+    assert {"id": 22, "name": "", "amount": -22.25, "note": "two\nlines \x1b[31m"} == result.json_lines[1]
+    assert (3, "") == (len(result.json_lines), result.stderr)
 
 
 def test_a_user_gets_the_first_rows_only(ondatra: CommandLine, table: Path) -> None:
     """A program gets all rows."""
     write_table(table, pa.concat_tables([ROWS] * 30))
-    said = ondatra("query", "sync.crm")
-    assert (51, "(50 of 93 rows; --limit shows more)\n") == (len(said.stdout.splitlines()), said.stderr)
+    result = ondatra("query", "sync.crm")
+    assert (51, "(50 of 93 rows; --limit shows more)\n") == (len(result.stdout.splitlines()), result.stderr)
     assert 93 == len(ondatra("query", "sync.crm", "--json").json_lines)
     assert 4 == len(ondatra("query", "sync.crm", "--json", "--limit", "4").json_lines)
     assert ["id  name  amount  note"] == ondatra("query", "sync.crm", "--limit", "0").stdout.splitlines()
@@ -85,8 +85,8 @@ def test_the_sync_log_is_shown_like_any_table(shop: ShopProject, ondatra: Comman
     workspace = shop.workspace
     execute_plan(workspace, workspace.plan(None), open_service=shop.open_engine)
     workspace.sync_log.append(shop.tables.log)
-    said = ondatra("query", "ondatra.sync_log", "--json")
-    rows = [orjson.loads(line) for line in said.stdout.splitlines()]
+    result = ondatra("query", "ondatra.sync_log", "--json")
+    rows = [orjson.loads(line) for line in result.stdout.splitlines()]
     assert {("a1", "succeeded"), ("b2", "succeeded")} == {(row["record_identifier"], row["status"]) for row in rows}
     assert "did you mean ondatra.sync_log?" in ondatra("query", "sync_log").stderr
 
@@ -95,6 +95,6 @@ def test_a_missing_data_file_is_reported(ondatra: CommandLine, table: Path) -> N
     """Another user or a vacuum deleted it during the query."""
     for file in table.glob("*.parquet"):
         file.unlink()
-    said = ondatra("query", "sync.crm")
-    assert (1, "") == (said.exit_code, said.stdout)
-    assert said.stderr.startswith("sync.crm changed while it was read (")
+    result = ondatra("query", "sync.crm")
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert result.stderr.startswith("sync.crm changed while it was read (")

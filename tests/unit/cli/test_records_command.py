@@ -58,14 +58,14 @@ def lines(told: CommandLine, *words: str) -> list[list[str]]:
 @pytest.mark.usefixtures("shop_with_records")
 def test_records_are_shown_with_their_reasons(ondatra: CommandLine) -> None:
     """Each record has one line. Waiting rows come before ended ones."""
-    said = ondatra("records", "sync.crm")
-    head, first, *others = said.stdout.splitlines()
+    result = ondatra("records", "sync.crm")
+    head, first, *others = result.stdout.splitlines()
     assert ["status", "identifier", "operation", "when", "reason", "payload"] == head.split()
     assert ["waiting", "c3", "upsert", "again"] == first.split()[:4]
     assert "tried 1 time: busy" in first
     assert {("rejected", "b2"), ("succeeded", "a1"), ("NULL", "upsert")} == {tuple(line.split()[:2]) for line in others}
-    assert (0, "(4 records)\n") == (said.exit_code, said.stderr)
-    assert ["its key has a null" in line for line in said.stdout.splitlines()].count(True) == 1
+    assert (0, "(4 records)\n") == (result.exit_code, result.stderr)
+    assert ["its key has a null" in line for line in result.stdout.splitlines()].count(True) == 1
 
 
 @pytest.mark.usefixtures("shop_with_records")
@@ -91,9 +91,9 @@ def test_records_are_found_by_status_and_identifier(
     ondatra: CommandLine, words: tuple[str, ...], found: list[str]
 ) -> None:
     """A program gets one object per record, and nothing else."""
-    said = ondatra("records", "sync.crm", *words, "--json")
-    assert (0, "") == (said.exit_code, said.stderr)
-    assert found == [record["identifier"] for record in said.json_lines]
+    result = ondatra("records", "sync.crm", *words, "--json")
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert found == [record["identifier"] for record in result.json_lines]
 
 
 @pytest.mark.usefixtures("shop_with_records")
@@ -116,10 +116,10 @@ def test_a_program_gets_a_complete_record(ondatra: CommandLine) -> None:
 def test_records_of_one_run_are_shown_separately(ondatra: CommandLine) -> None:
     assert ["waiting"] == [words[0] for words in lines(ondatra, "--run", SECOND)]
     assert {"succeeded", "rejected", "NULL"} == {words[0] for words in lines(ondatra, "--run", FIRST)}
-    said = ondatra("records", "sync.crm", "--run", FIRST, "--status", "waiting")
+    result = ondatra("records", "sync.crm", "--run", FIRST, "--status", "waiting")
     assert (0, "nothing of this run is pending; pending rows are listed with the newest run, or without --run\n") == (
-        said.exit_code,
-        said.stderr,
+        result.exit_code,
+        result.stderr,
     )
 
 
@@ -137,8 +137,8 @@ def test_an_empty_result_explains_the_form_of_identifiers(
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(f"{header}-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n")
     shop.workspace.tracking.publish_records("sync.crm", FIRST, RecordFileType.UPDATED, 0, [])
-    said = ondatra("records", "sync.crm", "--search", "a1")
-    assert (0, f"no record matches; identifiers of sync.crm are {told}\n") == (said.exit_code, said.stderr)
+    result = ondatra("records", "sync.crm", "--search", "a1")
+    assert (0, f"no record matches; identifiers of sync.crm are {told}\n") == (result.exit_code, result.stderr)
     page = PageReader(ProjectCache(shop.root))("/syncs/sync.crm/records?search=a1")
     assert f"No record matches; identifiers of sync.crm are {told}." in page.text
 
@@ -154,15 +154,15 @@ def test_a_run_in_which_no_row_ended_says_so(shop: ShopProject, ondatra: Command
 
 @pytest.mark.usefixtures("shop")
 def test_a_sync_without_records_says_so(ondatra: CommandLine) -> None:
-    said = ondatra("records", "sync.crm")
-    assert (0, "", "sync.crm has no records yet\n") == (said.exit_code, said.stdout, said.stderr)
+    result = ondatra("records", "sync.crm")
+    assert (0, "", "sync.crm has no records yet\n") == (result.exit_code, result.stdout, result.stderr)
 
 
 @pytest.mark.usefixtures("shop_with_records")
 def test_a_user_is_informed_that_there_are_more_records(ondatra: CommandLine) -> None:
-    said = ondatra("records", "sync.crm", "--limit", "2")
-    assert 3 == len(said.stdout.splitlines())
-    assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == said.stderr
+    result = ondatra("records", "sync.crm", "--limit", "2")
+    assert 3 == len(result.stdout.splitlines())
+    assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == result.stderr
     assert "no record matches\n" == ondatra("records", "sync.crm", "--search", "zz").stderr
 
 
@@ -203,14 +203,14 @@ def test_a_reason_stays_readable_in_a_narrow_terminal(width: int, identifier: in
 def test_records_can_be_downloaded(ondatra: CommandLine) -> None:
     """A download has all records, whatever number a table would show."""
     for suffix in ("csv", "json", "PARQUET"):
-        said = ondatra("records", "sync.crm", "--download", f"out.{suffix}")
-        assert (0, "", f"out.{suffix} has 4 records\n") == (said.exit_code, said.stdout, said.stderr)
+        result = ondatra("records", "sync.crm", "--download", f"out.{suffix}")
+        assert (0, "", f"out.{suffix} has 4 records\n") == (result.exit_code, result.stdout, result.stderr)
     with Path("out.csv").open(newline="") as file:
         keys = [line["identifier"] for line in csv.DictReader(file)]
     assert keys == [record["identifier"] for record in json.loads(Path("out.json").read_text())]
     assert keys == pq.read_table("out.PARQUET")["identifier"].to_pylist()
-    said = ondatra("records", "sync.crm", "--status", "rejected", "--download", "out.csv", "--json")
-    assert [{"file": "out.csv", "records": 1}] == said.json_lines
+    result = ondatra("records", "sync.crm", "--status", "rejected", "--download", "out.csv", "--json")
+    assert [{"file": "out.csv", "records": 1}] == result.json_lines
 
 
 @pytest.mark.usefixtures("shop_with_records")

@@ -21,8 +21,8 @@ def test_every_row_is_sent_again_as_an_update(
     shop: ShopProject, ondatra: CommandLine, api: DemoApi, first_call_count: int
 ) -> None:
     """The rows were acknowledged, so an insert would be a conflict."""
-    said = ondatra("resync", "sync.crm", shop=shop)
-    assert (0, "2 keys of sync.crm are sent again") == (said.exit_code, said.stderr.partition("\n")[0])
+    result = ondatra("resync", "sync.crm", shop=shop)
+    assert (0, "2 keys of sync.crm are sent again") == (result.exit_code, result.stderr.partition("\n")[0])
     assert ["PATCH", "PATCH"] == [call.method for call in api.calls[first_call_count:]]
 
 
@@ -53,8 +53,8 @@ def test_a_renamed_model_keeps_its_sync(
     old = shop.root / "models" / "sync" / "crm.sql"
     old.with_name("people.sql").write_text(f"-- @sync_id: sync.crm\n{old.read_text()}")
     old.unlink()
-    said = ondatra.run_project(shop)
-    assert (1, True) == (said.exit_code, "sync.people was created again since sync.crm last" in said.stderr)
+    result = ondatra.run_project(shop)
+    assert (1, True) == (result.exit_code, "sync.people was created again since sync.crm last" in result.stderr)
     assert 0 == ondatra("resync", "sync.crm", shop=shop).exit_code
     assert ["PATCH", "PATCH"] == [call.method for call in api.calls[first_call_count:]]
     assert 3 == len(ondatra("history", "sync.crm", "--json").json_lines)
@@ -76,14 +76,14 @@ def test_a_run_with_lost_state_is_refused_and_a_resync_helps(
     shutil.rmtree(shop.root / ".ondatra" / "queue")
     shutil.rmtree(shop.root / ".ondatra" / "tracking")
     write_contacts(shop.root, a1="ada@example.com", b2="new@example.com")
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    assert "run `ondatra resync sync.crm`" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    assert "run `ondatra resync sync.crm`" in result.stderr
     assert first_call_count == len(api.calls)
-    said = ondatra("resync", "sync.crm", "--assume-delivered", shop=shop)
+    result = ondatra("resync", "sync.crm", "--assume-delivered", shop=shop)
     assert (0, "sync.crm regards its table as delivered; only later changes are sent\n") == (
-        said.exit_code,
-        said.stderr,
+        result.exit_code,
+        result.stderr,
     )
     assert first_call_count == len(api.calls)
     assert 0 == ondatra.run_project(shop).exit_code
@@ -91,23 +91,23 @@ def test_a_run_with_lost_state_is_refused_and_a_resync_helps(
 
 def test_contradictory_flags_are_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine) -> None:
     """Sending nothing and sending deletes exclude each other."""
-    said = ondatra("resync", "sync.crm", "--deletes", "--assume-delivered")
-    assert 2 == said.exit_code
-    assert "--assume-delivered sends nothing" in said.stderr
+    result = ondatra("resync", "sync.crm", "--deletes", "--assume-delivered")
+    assert 2 == result.exit_code
+    assert "--assume-delivered sends nothing" in result.stderr
 
 
 def test_forget_needs_a_confirmation_and_then_the_next_run_needs_a_resync(
     shop: ShopProject, ondatra: CommandLine, api: DemoApi, first_call_count: int
 ) -> None:
     """The lost state can't be restored."""
-    said = ondatra("forget", "sync.crm")
-    assert 2 == said.exit_code
-    assert "sync.crm would lose 0 pending keys and 0 dead letters" in said.stderr
+    result = ondatra("forget", "sync.crm")
+    assert 2 == result.exit_code
+    assert "sync.crm would lose 0 pending keys and 0 dead letters" in result.stderr
     assert 0 == ondatra("forget", "sync.crm", "--yes").exit_code
     write_contacts(shop.root, a1="ada@example.com", b2="new@example.com")
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    assert "run `ondatra resync sync.crm`" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    assert "run `ondatra resync sync.crm`" in result.stderr
     assert first_call_count == len(api.calls)
     assert 0 == ondatra("resync", "sync.crm", shop=shop).exit_code
     assert {"PATCH"} == {call.method for call in api.calls[first_call_count:]}

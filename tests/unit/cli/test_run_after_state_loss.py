@@ -23,16 +23,16 @@ def test_the_sync_log_shows_that_rows_were_delivered(shop: ShopProject, api: Dem
     shop.workspace.sync_log.append(PlainSyncLogTable(shop.workspace.settings))
     api.clear()
     lose_state(shop)
-    said = ondatra.run_project(shop)
-    assert (1, ()) == (said.exit_code, api.calls)
-    assert "`ondatra resync sync.crm`" in said.stderr
-    assert "`ondatra run --allow-new-state sync.crm`" in said.stderr
-    said = ondatra("run", "--allow-new-state", "--dry-run", "sync.crm", shop=shop)
-    assert (0, ()) == (said.exit_code, api.calls)
-    assert "would create 2 rows" in said.stderr
-    said = ondatra("run", "--allow-new-state", "sync.crm", shop=shop)
-    assert (0, 2) == (said.exit_code, len(api.calls))
-    assert "sync.crm runs for the first time: 2 inserts to send to http://127.0.0.1:" in said.stderr
+    result = ondatra.run_project(shop)
+    assert (1, ()) == (result.exit_code, api.calls)
+    assert "`ondatra resync sync.crm`" in result.stderr
+    assert "`ondatra run --allow-new-state sync.crm`" in result.stderr
+    result = ondatra("run", "--allow-new-state", "--dry-run", "sync.crm", shop=shop)
+    assert (0, ()) == (result.exit_code, api.calls)
+    assert "would create 2 rows" in result.stderr
+    result = ondatra("run", "--allow-new-state", "sync.crm", shop=shop)
+    assert (0, 2) == (result.exit_code, len(api.calls))
+    assert "sync.crm runs for the first time: 2 inserts to send to http://127.0.0.1:" in result.stderr
 
 
 def test_a_sync_without_sync_log_runs_as_for_the_first_time(
@@ -42,8 +42,8 @@ def test_a_sync_without_sync_log_runs_as_for_the_first_time(
     ondatra.run_project(shop)
     api.clear()
     lose_state(shop)
-    said = ondatra.run_project(shop)
-    assert (0, 2) == (said.exit_code, len(api.calls))
+    result = ondatra.run_project(shop)
+    assert (0, 2) == (result.exit_code, len(api.calls))
 
 
 def test_a_run_reports_a_lost_queue(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
@@ -51,6 +51,6 @@ def test_a_run_reports_a_lost_queue(shop: ShopProject, api: DemoApi, ondatra: Co
     ondatra.run_project(shop)
     api.clear()
     shutil.rmtree(shop.root / ".ondatra" / "queue")
-    said = ondatra.run_project(shop)
-    assert (0, ()) == (said.exit_code, api.calls)
-    assert "sync.crm: the queue is missing; it continues from the queue snapshot in the tracking store" in said.stderr
+    result = ondatra.run_project(shop)
+    assert (0, ()) == (result.exit_code, api.calls)
+    assert "sync.crm: the queue is missing; it continues from the queue snapshot in the tracking store" in result.stderr

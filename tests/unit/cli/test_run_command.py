@@ -9,13 +9,13 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 def test_each_model_and_sync_has_its_line(shop: ShopProject, ondatra: CommandLine) -> None:
     """The lines are on stderr, because stdout is for programs."""
-    said = ondatra.run_project(shop)
-    assert (0, "") == (said.exit_code, said.stdout)
-    lines = [line.split()[:2] for line in said.stderr.splitlines()]
+    result = ondatra.run_project(shop)
+    assert (0, "") == (result.exit_code, result.stdout)
+    lines = [line.split()[:2] for line in result.stderr.splitlines()]
     models, first, sync = lines[1:3], lines[3], lines[4]
     assert [["✓", "raw.contacts"], ["✓", "sync.crm"]] == models
     assert (["sync.crm", "runs"], ["→", "sync.crm"]) == (first, sync)
-    assert "delivered 2 inserts" in said.stderr
+    assert "delivered 2 inserts" in result.stderr
 
 
 def test_only_the_selected_models_and_their_syncs_run(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
@@ -55,8 +55,8 @@ def test_no_wait_is_announced_for_a_remote_spark(
 def test_a_run_without_work_starts_nothing(shop: ShopProject, ondatra: CommandLine) -> None:
     """This test runs the real command, without a replacement for Spark."""
     ondatra.run_project(shop)
-    said = ondatra("run")
-    assert (0, "nothing to do: 2 models and 1 sync have no changes\n") == (said.exit_code, said.stderr)
+    result = ondatra("run")
+    assert (0, "nothing to do: 2 models and 1 sync have no changes\n") == (result.exit_code, result.stderr)
     assert [{"run": None, "ok": True, "reason": "nothing to do"}] == ondatra("run", "--json").json_lines
 
 
@@ -89,8 +89,8 @@ def test_open_jobs_are_reported_when_there_is_nothing_to_do(
     """Their rows aren't retried: the next run polls the jobs."""
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
     ondatra.run_project(shop)
-    (told,) = [line for line in ondatra("run").stderr.splitlines() if line.startswith("sync.crm")]
-    assert "sync.crm: 2 rows in open jobs to be polled in 5 min" == told
+    (sync_line,) = [line for line in ondatra("run").stderr.splitlines() if line.startswith("sync.crm")]
+    assert "sync.crm: 2 rows in open jobs to be polled in 5 min" == sync_line
 
 
 def test_a_program_gets_one_object_per_line(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -109,10 +109,10 @@ def test_a_failed_sync_gives_exit_code_one_and_the_reason(
 ) -> None:
     """Rows for an endpoint that always answers 500 must not look like a success."""
     api.fail(status=500, times=None, path="/crm/*")
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    assert "✗ sync.crm" in said.stderr
-    assert "ERROR: the API is down" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    assert "✗ sync.crm" in result.stderr
+    assert "ERROR: the API is down" in result.stderr
     api.recover()
 
 
@@ -134,21 +134,21 @@ def test_a_run_that_attempts_nothing_reports_the_last_outage_as_a_warning(
     ondatra.run_project(shop)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # the same rows, with a new modification time
     calls = len(api.calls)
-    said = ondatra.run_project(shop)
-    assert (0, calls) == (said.exit_code, len(api.calls))
-    (told,) = [line for line in said.stderr.splitlines() if "the API" in line]
-    assert "warning: the API was down at the newest try; 2 rows to be retried in " in told
-    assert "succeeded" in said.stderr
+    result = ondatra.run_project(shop)
+    assert (0, calls) == (result.exit_code, len(api.calls))
+    (warning,) = [line for line in result.stderr.splitlines() if "the API" in line]
+    assert "warning: the API was down at the newest try; 2 rows to be retried in " in warning
+    assert "succeeded" in result.stderr
     api.recover()
 
 
 def test_a_failed_model_is_reported_in_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
     """The screen shows no traceback."""
     shop.tables.failing_models.add("sync.crm")
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    assert "sync.crm can't be computed; look at it" in said.stderr
-    assert "Traceback" not in said.stderr
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    assert "sync.crm can't be computed; look at it" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_the_error_of_a_sync_is_shown_once(
@@ -157,19 +157,19 @@ def test_the_error_of_a_sync_is_shown_once(
     """A variable isn't set. The line of the sync contains the sentence, so it isn't repeated below."""
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
     (shop.root / ".env").unlink()
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    after = said.stderr.partition("✗ sync.crm")[2]
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    after = result.stderr.partition("✗ sync.crm")[2]
     assert 1 == after.count("DEMO_API_KEY")
 
 
 def test_rejects_are_shown_with_their_reason(shop: ShopProject, ondatra: CommandLine) -> None:
     """The user first asks which rows, and then why."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense", nobody="x@example.com")
-    said = ondatra.run_project(shop)
-    assert 0 == said.exit_code
-    assert "b2: {" in said.stderr
-    assert "1 invalid" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 0 == result.exit_code
+    assert "b2: {" in result.stderr
+    assert "1 invalid" in result.stderr
 
 
 def test_a_reason_is_shown_once_with_the_number_and_keys_of_its_rows(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -180,13 +180,13 @@ def test_a_reason_is_shown_once_with_the_number_and_keys_of_its_rows(shop: ShopP
         '    return {"%d:insert" % r["__ondatra_rowid"]: "reject: " + SAID[r["id"][0]] for r in rows}\n'
     )
     write_contacts(shop.root, **dict.fromkeys(("e1", "d1", "d2", "c1", "c2", "b1", "b2", "b3", "b4"), "x"))
-    said = ondatra.run_project(shop)
-    lines = [line.strip() for line in said.stderr.splitlines()]
+    result = ondatra.run_project(shop)
+    lines = [line.strip() for line in result.stderr.splitlines()]
     begin = lines.index("4 rows (b1, b2, b3 and others): no mail")
-    told = lines[begin : begin + 4]
-    assert {"2 rows (c1, c2): too old", "2 rows (d1, d2): too new"} == set(told[1:3])
-    assert "1 more row for other reasons" == told[3]
-    assert "nonsense" not in said.stderr
+    reason_lines = lines[begin : begin + 4]
+    assert {"2 rows (c1, c2): too old", "2 rows (d1, d2): too new"} == set(reason_lines[1:3])
+    assert "1 more row for other reasons" == reason_lines[3]
+    assert "nonsense" not in result.stderr
 
 
 def test_rows_delivered_with_a_warning_are_reported(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -194,12 +194,14 @@ def test_rows_delivered_with_a_warning_are_reported(shop: ShopProject, ondatra: 
     (shop.root / "lib" / "crm_push.star").write_text(
         'def push(rows):\n    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
     )
-    said = ondatra.run_project(shop)
-    assert 0 == said.exit_code
-    assert "delivered 2 inserts; 2 with a warning" in said.stderr
-    assert ["2 rows (a1, b2): phone dropped"] == [line.strip() for line in said.stderr.splitlines() if "phone" in line]
+    result = ondatra.run_project(shop)
+    assert 0 == result.exit_code
+    assert "delivered 2 inserts; 2 with a warning" in result.stderr
+    assert ["2 rows (a1, b2): phone dropped"] == [
+        line.strip() for line in result.stderr.splitlines() if "phone" in line
+    ]
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
-    sync = next(each for each in ondatra.run_project(shop, as_json=True).json_lines if "sync" in each)
+    sync = next(json_line for json_line in ondatra.run_project(shop, as_json=True).json_lines if "sync" in json_line)
     assert (1, "warn") == (sync["warned"], sync["checks"]["rejects"])  # type: ignore[index]
 
 
@@ -208,11 +210,11 @@ def test_an_error_after_the_delivery_is_only_a_warning(shop: ShopProject, ondatr
     folder = shop.root / ".ondatra" / "tracking" / "metadata"
     folder.parent.mkdir(parents=True)
     folder.write_text("in the way")
-    said = ondatra.run_project(shop)
-    assert 0 == said.exit_code
-    assert "warning: the source and destination tables were not updated: " in said.stderr
+    result = ondatra.run_project(shop)
+    assert 0 == result.exit_code
+    assert "warning: the source and destination tables were not updated: " in result.stderr
     write_contacts(shop.root, a1="ada@example.org")
-    sync = next(each for each in ondatra.run_project(shop, as_json=True).json_lines if "sync" in each)
+    sync = next(json_line for json_line in ondatra.run_project(shop, as_json=True).json_lines if "sync" in json_line)
     assert 1 == len(sync["warnings"])  # type: ignore[arg-type]
 
 
@@ -221,17 +223,17 @@ def test_a_selection_without_models_is_a_wrong_invocation(
     shop: ShopProject, ondatra: CommandLine, selection: str
 ) -> None:
     """A typing error must not look like "nothing to do"."""
-    said = ondatra("run", selection)
-    assert 2 == said.exit_code
-    assert 1 == len(said.stderr.splitlines())
+    result = ondatra("run", selection)
+    assert 2 == result.exit_code
+    assert 1 == len(result.stderr.splitlines())
 
 
 def test_a_selection_without_its_inputs_says_what_to_select(shop: ShopProject, ondatra: CommandLine) -> None:
     """The run is refused before anything starts."""
-    said = ondatra("run", "sync.crm")
+    result = ondatra("run", "sync.crm")
     assert (2, "sync.crm needs raw.contacts to be computed first; select +sync.crm to do that\n") == (
-        said.exit_code,
-        said.stderr,
+        result.exit_code,
+        result.stderr,
     )
 
 
@@ -241,12 +243,12 @@ def test_a_failed_check_is_reported_and_gives_exit_code_one(shop: ShopProject, o
     text = path.read_text()
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     path.write_text(f"-- @warning: email LIKE '%@%'\n{text}")
-    said = ondatra.run_project(shop)
-    assert 0 == said.exit_code
-    assert "warning: 1 of 2 rows fails @warning email LIKE '%@%'" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 0 == result.exit_code
+    assert "warning: 1 of 2 rows fails @warning email LIKE '%@%'" in result.stderr
     path.write_text(f"-- @audit: email LIKE '%@%'\n{text}")
-    said = ondatra.run_project(shop, as_json=True)
-    assert (1, "sync.crm") == (said.exit_code, said.json_lines[0]["failed"])
+    result = ondatra.run_project(shop, as_json=True)
+    assert (1, "sync.crm") == (result.exit_code, result.json_lines[0]["failed"])
 
 
 def test_a_program_gets_the_checks_of_a_model(shop: ShopProject, ondatra: CommandLine) -> None:
@@ -278,7 +280,7 @@ def test_a_missing_part_of_the_machine_is_reported_without_a_sql_line(
     """This test runs the real command without replacement tables. It stops at this error."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    told = ondatra("run", "raw.contacts")
-    assert 1 == told.exit_code
-    (line,) = [line for line in told.stderr.splitlines() if line.startswith("✗")]
+    result = ondatra("run", "raw.contacts")
+    assert 1 == result.exit_code
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("✗")]
     assert line.removeprefix("✗ raw.contacts  ").startswith(said.format(root=shop.root))

@@ -47,10 +47,10 @@ def a_line(stream: io.StringIO) -> StatusLine:
 
 def test_a_terminal_shows_the_changing_status() -> None:
     """Without it, ten seconds of Spark's start would look like a program that hangs."""
-    screen, told = FakeTerminal(), StatusTexts("one", "two")
+    screen, texts = FakeTerminal(), StatusTexts("one", "two")
     line = a_line(screen)
-    line.show(told)
-    assert told.wait_until_shown(3)
+    line.show(texts)
+    assert texts.wait_until_shown(3)
     line.clear()
     assert [*screen.getvalue().split(CLEAR_LINE)][:3] == ["", "one", "two"]
     assert screen.getvalue().endswith(CLEAR_LINE)
@@ -59,60 +59,60 @@ def test_a_terminal_shows_the_changing_status() -> None:
 def test_a_line_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A longer text would continue on the next line, and remain there."""
     monkeypatch.setenv("COLUMNS", "12")
-    screen, told = FakeTerminal(), StatusTexts("… 山田山田山田山田", "")
+    screen, texts = FakeTerminal(), StatusTexts("… 山田山田山田山田", "")
     line = a_line(screen)
-    line.show(told)
-    assert told.wait_until_shown(2)
+    line.show(texts)
+    assert texts.wait_until_shown(2)
     line.clear()
     assert "… 山田山田" == screen.getvalue().split(CLEAR_LINE)[1]
 
 
 def test_a_pipe_shows_no_status() -> None:
     """A log of a thousand lines that erase each other is useless."""
-    pipe, told = io.StringIO(), StatusTexts("one")
+    pipe, texts = io.StringIO(), StatusTexts("one")
     line = a_line(pipe)
-    line.show(told)
+    line.show(texts)
     with line:
         pipe.write("a line that stays\n")
     line.clear()
-    assert ("a line that stays\n", 0) == (pipe.getvalue(), told.times)
+    assert ("a line that stays\n", 0) == (pipe.getvalue(), texts.times)
 
 
 def test_a_permanent_line_replaces_the_status_line() -> None:
     """Otherwise its beginning would be overwritten."""
-    screen, told = FakeTerminal(), StatusTexts("being done")
+    screen, texts = FakeTerminal(), StatusTexts("being done")
     line = a_line(screen)
-    line.show(told)
-    assert told.wait_until_shown(2)
+    line.show(texts)
+    assert texts.wait_until_shown(2)
     with line:
         screen.write("ended\n")
         before = screen.getvalue()
         assert before.endswith(f"{CLEAR_LINE}ended\n")
-    assert told.wait_until_shown(2)
+    assert texts.wait_until_shown(2)
     line.clear()
     assert f"ended\n{CLEAR_LINE}being done" in screen.getvalue()
 
 
 def test_an_unreadable_status_does_not_end_a_run() -> None:
     """The queue may be locked at that moment, or the JVM may have ended."""
-    screen, told = FakeTerminal(), StatusTexts("!", "one")
+    screen, texts = FakeTerminal(), StatusTexts("!", "one")
     line = a_line(screen)
-    line.show(told)
-    assert told.wait_until_shown(3)
+    line.show(texts)
+    assert texts.wait_until_shown(3)
     line.clear()
     assert [*screen.getvalue().split(CLEAR_LINE)][1:3] == ["… (OSError)", "one"]
 
 
 def test_a_terminal_shows_the_running_model(shop: ShopProject, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows its name, the time, Spark's tasks and the number of models."""
-    screen, told = FakeTerminal(), StatusTexts("Spark has done 3 of 40 tasks")
+    screen, texts = FakeTerminal(), StatusTexts("Spark has done 3 of 40 tasks")
     monkeypatch.setattr(sys, "stderr", screen)  # not in a fixture: pytest sets its own stderr between fixture and test
     now = 3.0
     plan = shop.workspace.plan()
     progress = TextProgress(plan, clock=lambda: now)
-    progress.on_model_start(plan.models[0].model, told)
+    progress.on_model_start(plan.models[0].model, texts)
     now = 15.0
-    assert told.wait_until_shown(2)
+    assert texts.wait_until_shown(2)
     progress.on_failure("raw.contacts", "it failed")
     progress.close()
     shown = screen.getvalue().split(CLEAR_LINE)

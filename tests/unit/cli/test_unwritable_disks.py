@@ -40,10 +40,10 @@ def test_a_run_ends_with_a_sentence_and_continues_later(
 ) -> None:
     """Dagster's own database is the first file that can't be written."""
     with disk.make_unwritable(spoil):
-        said = ondatra("run", shop=disk.shop)
-    assert 1 == said.exit_code
-    assert "Traceback" not in said.stdout + said.stderr
-    assert re.search(UNWRITABLE_MESSAGE, said.stderr)
+        result = ondatra("run", shop=disk.shop)
+    assert 1 == result.exit_code
+    assert "Traceback" not in result.stdout + result.stderr
+    assert re.search(UNWRITABLE_MESSAGE, result.stderr)
     assert 0 == ondatra.run_project(disk.shop).exit_code
     assert {"ann@example.com", "bob@example.com"} == {row["email"] for row in api.contacts().values()}
 
@@ -52,11 +52,11 @@ def test_a_run_ends_with_a_sentence_and_continues_later(
 def test_each_duty_of_maintain_ends_with_a_sentence(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
     """A duty that can't write reports the disk, and the other duties still run."""
     with disk.make_unwritable(spoil):
-        said = ondatra("maintain", "--json", shop=disk.shop)
-    assert (1, 9) == (said.exit_code, len(said.json_lines))
-    assert "Traceback" not in said.stderr
-    assert re.search(UNWRITABLE_MESSAGE, said.stderr)
-    assert {"logs", "tracking_retention"} <= {str(line["task"]) for line in said.json_lines if line["ok"]}
+        result = ondatra("maintain", "--json", shop=disk.shop)
+    assert (1, 9) == (result.exit_code, len(result.json_lines))
+    assert "Traceback" not in result.stderr
+    assert re.search(UNWRITABLE_MESSAGE, result.stderr)
+    assert {"logs", "tracking_retention"} <= {str(line["task"]) for line in result.json_lines if line["ok"]}
 
 
 @BOTH
@@ -64,12 +64,12 @@ def test_commands_that_only_read_still_work(disk: ShopDisk, ondatra: CommandLine
     """The user needs them to find the problem."""
     words = [["status"], ["history"], ["dead", "sync.crm"], ["records", "sync.crm"]]
     with disk.make_unwritable(spoil):
-        assert [0, 0, 0, 0] == [ondatra(*each, shop=disk.shop).exit_code for each in words]
+        assert [0, 0, 0, 0] == [ondatra(*command, shop=disk.shop).exit_code for command in words]
 
 
 def test_a_command_that_writes_ends_with_a_sentence(disk: ShopDisk, ondatra: CommandLine) -> None:
     with disk.make_unwritable(make_read_only):
         ends = [ondatra(word, "sync.crm") for word in ("replay", "resync")]
-    assert [1, 1] == [said.exit_code for said in ends]
-    assert all(re.search(UNWRITABLE_MESSAGE, said.stderr) for said in ends)
-    assert [1, 1] == [len(said.stderr.splitlines()) for said in ends]
+    assert [1, 1] == [result.exit_code for result in ends]
+    assert all(re.search(UNWRITABLE_MESSAGE, result.stderr) for result in ends)
+    assert [1, 1] == [len(result.stderr.splitlines()) for result in ends]

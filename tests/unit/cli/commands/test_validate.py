@@ -30,8 +30,8 @@ def write_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 def test_the_invalid_projects_are_all_different() -> None:
     """There are at least 40 of them."""
-    told = {broken.message for broken in INVALID_PROJECTS}
-    assert len(told) == len(INVALID_PROJECTS) == len({broken.name for broken in INVALID_PROJECTS})
+    messages = {broken.message for broken in INVALID_PROJECTS}
+    assert len(messages) == len(INVALID_PROJECTS) == len({broken.name for broken in INVALID_PROJECTS})
     assert len(INVALID_PROJECTS) >= 40
 
 
@@ -41,10 +41,10 @@ def test_a_problem_has_its_place_and_its_remedy(
 ) -> None:
     """It is the only problem: its consequences aren't reported."""
     write_project(broken.files)
-    said = ondatra("validate")
-    problem, number = said.stderr.splitlines()
+    result = ondatra("validate")
+    problem, number = result.stderr.splitlines()
     assert (broken.message, "1 problem found") == (problem[: len(broken.message)], number)
-    assert (1, "") == (said.exit_code, said.stdout)
+    assert (1, "") == (result.exit_code, result.stdout)
 
 
 @pytest.mark.parametrize("broken", INVALID_PROJECTS[:: len(INVALID_PROJECTS) // 4], ids=lambda broken: broken.name)
@@ -58,8 +58,8 @@ def test_validate_in_a_separate_process_imports_no_spark(write_project: Write, b
         "assert not {'pyspark', 'py4j', 'dagster'} & set(sys.modules)\n"
         "sys.exit(code)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
-    assert (1, "1 problem found\n") == (done.returncode, done.stderr)
+    completed = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert (1, "1 problem found\n") == (completed.returncode, completed.stderr)
 
 
 def test_all_problems_of_a_project_are_reported_together(write_project: Write, ondatra: CommandLine) -> None:
@@ -84,7 +84,7 @@ def test_all_problems_of_a_project_are_reported_together(write_project: Write, o
 def test_a_program_gets_one_object_per_problem(write_project: Write, ondatra: CommandLine) -> None:
     """An editor can mark the line."""
     write_project({"models/a/b.sql": "-- @kind: table\n-- @tag: a b\nSELECT 1 AS id\n"})
-    said = ondatra("validate", "--json")
+    result = ondatra("validate", "--json")
     expected = {
         "level": "error",
         "file": "models/a/b.sql",
@@ -92,7 +92,7 @@ def test_a_program_gets_one_object_per_problem(write_project: Write, ondatra: Co
         "what": "@tag 'a b' is not a tag",
         "remedy": "write name or name=value, each up to 63 of A-Z a-z 0-9 . _ -",
     }
-    assert (1, [expected]) == (said.exit_code, said.json_lines)
+    assert (1, [expected]) == (result.exit_code, result.json_lines)
 
 
 def test_an_invalid_variable_is_reported_with_its_name(
@@ -142,8 +142,8 @@ def test_existing_names_are_no_problem(write_project: Write, ondatra: CommandLin
     push = 'load("o.star", "f")\n' + PUSH if "load" not in text else PUSH
     used = {"lib/o.star": text, "lib/p.star": "more = 1\ndef other(x):\n    return x\n"}
     write_project({"models/a/b.sql": MODEL, "lib/crm.star": text + "\n" + PUSH if "load" in text else push, **used})
-    said = ondatra("validate")
-    assert (0, "1 model and 1 sync: nothing wrong was found\n") == (said.exit_code, said.stderr)
+    result = ondatra("validate")
+    assert (0, "1 model and 1 sync: nothing wrong was found\n") == (result.exit_code, result.stderr)
 
 
 def test_a_wrong_invocation_has_its_own_exit_code(write_project: Write, ondatra: CommandLine) -> None:
@@ -160,14 +160,14 @@ def test_a_missing_column_is_reported_before_anything_runs(write_project: Write,
             "models/a/c.sql": "-- @kind: table\nSELECT\n    id,\n    b.lastnme\nFROM a.b\n",
         }
     )
-    told = (
+    error = (
         "models/a/c.sql:4: column 'b.lastnme' doesn't exist there;"
         " did you mean 'lastname'? the columns are id, lastname\n"
     )
-    said = ondatra("validate")
-    assert (1, f"{told}1 problem found\n") == (said.exit_code, said.stderr)
-    said = ondatra("run")
-    assert (1, told) == (said.exit_code, said.stderr)
+    result = ondatra("validate")
+    assert (1, f"{error}1 problem found\n") == (result.exit_code, result.stderr)
+    result = ondatra("run")
+    assert (1, error) == (result.exit_code, result.stderr)
 
 
 def test_an_unused_variable_is_a_warning_and_with_strict_an_error(
@@ -176,8 +176,8 @@ def test_an_unused_variable_is_a_warning_and_with_strict_an_error(
     """ONDATRA_STATE=/elsewhere looks as if it had an effect."""
     write_project({"models/a/b.sql": "SELECT 1 AS id\n"})
     monkeypatch.setenv("ONDATRA_STATE", "/elsewhere")
-    said = ondatra("validate")
-    assert (0, "warning: ONDATRA_STATE: no setting has this variable; ") == (said.exit_code, said.stderr[:54])
+    result = ondatra("validate")
+    assert (0, "warning: ONDATRA_STATE: no setting has this variable; ") == (result.exit_code, result.stderr[:54])
     assert (1, ["error"]) == (
         ondatra("validate", "--strict").exit_code,
         [problem["level"] for problem in ondatra("validate", "--strict", "--json").json_lines],
