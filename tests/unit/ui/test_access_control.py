@@ -39,12 +39,12 @@ def test_without_the_token_a_page_shows_nothing(
     unauthenticated_reader: PageReader, address: str, token: str | None
 ) -> None:
     """It doesn't even show whether the sync exists, or the project's name."""
-    asked = {} if token is None else {"token": token.encode("utf-8", "surrogatepass")}
-    told = ParsedPage.parse(unauthenticated_reader.client.get(address, params=asked))
-    assert 403 == told.status
-    assert "use the address that `ondatra ui` printed" in told.text
-    assert "shop" not in told.response.text
-    assert "set-cookie" not in told.response.headers
+    params = {} if token is None else {"token": token.encode("utf-8", "surrogatepass")}
+    page = ParsedPage.parse(unauthenticated_reader.client.get(address, params=params))
+    assert 403 == page.status
+    assert "use the address that `ondatra ui` printed" in page.text
+    assert "shop" not in page.response.text
+    assert "set-cookie" not in page.response.headers
 
 
 @pytest.mark.parametrize("cookie", [f"{COOKIE}=wrong", f"ondatra_ui_1={PAGE_TOKEN}", f"{COOKIE}=", "=;=;", "\x01"])
@@ -69,9 +69,9 @@ def test_a_wrong_cookie_gives_no_access(unauthenticated_reader: PageReader, cook
 def test_another_host_is_refused_even_with_the_token(get_page: PageReader, host: str) -> None:
     """Another site can make its name point to this machine. Then this page would belong to that site's origin."""
     for address in (f"/?token={PAGE_TOKEN}", "/", "/assets/page.css"):
-        told = ParsedPage.parse(get_page.client.get(address, headers={"host": host}))
-        assert 403 == told.status
-        assert "this machine only" in told.text
+        page = ParsedPage.parse(get_page.client.get(address, headers={"host": host}))
+        assert 403 == page.status
+        assert "this machine only" in page.text
 
 
 def test_localhost_is_this_machine(unauthenticated_reader: PageReader) -> None:
@@ -94,12 +94,12 @@ def test_a_target_that_is_not_a_path_is_refused(
 ) -> None:
     """This applies to every request. As an address, the target could point to another host."""
     for reader in (get_page, unauthenticated_reader):
-        for asked in (target, f"{target}?token={PAGE_TOKEN}", f"{target}?x=1&token=wrong"):
-            told = ParsedPage.parse(reader.client.get_raw_path(asked))
-            assert (400, None) == (told.status, told.response.headers.get("location"))
-            assert "isn't the path of a page" in told.text
-            assert "set-cookie" not in told.response.headers
-            assert SECURITY_HEADERS == {name: told.response.headers[name] for name in SECURITY_HEADERS}
+        for path in (target, f"{target}?token={PAGE_TOKEN}", f"{target}?x=1&token=wrong"):
+            page = ParsedPage.parse(reader.client.get_raw_path(path))
+            assert (400, None) == (page.status, page.response.headers.get("location"))
+            assert "isn't the path of a page" in page.text
+            assert "set-cookie" not in page.response.headers
+            assert SECURITY_HEADERS == {name: page.response.headers[name] for name in SECURITY_HEADERS}
 
 
 @pytest.mark.parametrize(

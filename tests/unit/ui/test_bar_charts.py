@@ -11,7 +11,7 @@ def drawn(*shown: Bar) -> Chart:
 
 def heights(chart: Chart, series: str) -> list[float]:
     text = chart.svg.encode().decode()
-    return [float(found) for found in re.findall(rf'height="([\d.]+)" class="{series}"', text)]
+    return [float(height) for height in re.findall(rf'height="([\d.]+)" class="{series}"', text)]
 
 
 def test_the_height_of_a_bar_is_its_count() -> None:

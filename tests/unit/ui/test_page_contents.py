@@ -34,12 +34,12 @@ def reader_of_new_project(tmp_path: Path, api: DemoApi) -> PageReader:
 
 
 def test_the_first_page_shows_the_health_of_each_sync(get_page: PageReader) -> None:
-    told = get_page("/")
-    assert 200 == told.status
-    assert SYNC in told.link_addresses
-    assert "sync.crm Demo · Contact ! rejects 1" in told.text
-    assert "1 sync · 1 with a problem · 1 key to be delivered" in told.text
-    assert ["2 of the last 3 runs succeeded"] == [each["aria-label"] for each in told.tag_attributes("svg")]
+    page = get_page("/")
+    assert 200 == page.status
+    assert SYNC in page.link_addresses
+    assert "sync.crm Demo · Contact ! rejects 1" in page.text
+    assert "1 sync · 1 with a problem · 1 key to be delivered" in page.text
+    assert ["2 of the last 3 runs succeeded"] == [chart["aria-label"] for chart in page.tag_attributes("svg")]
 
 
 def test_a_sync_that_never_ran_says_so(reader_of_new_project: PageReader) -> None:
@@ -53,13 +53,13 @@ def test_a_sync_that_never_ran_says_so(reader_of_new_project: PageReader) -> Non
 
 def test_a_sync_shows_its_runs_with_the_newest_first(get_page: PageReader, run_ids: list[str]) -> None:
     """The dry run is marked, and has no link to records."""
-    told = get_page(SYNC)
-    shown = [link for link in told.link_addresses if link.startswith(f"{SYNC}/runs/")]
-    assert [f"{SYNC}/runs/{each}" for each in run_ids] == list(dict.fromkeys(shown[3:]))
-    assert "◌ dry 1 to create" in told.text
-    assert "push__sync__crm__sensor" in told.text
-    assert [f"{SYNC}/records?run={each}" for each in run_ids[1:]] == [
-        link for link in told.link_addresses if "records?run" in link and "&" not in link
+    page = get_page(SYNC)
+    shown = [link for link in page.link_addresses if link.startswith(f"{SYNC}/runs/")]
+    assert [f"{SYNC}/runs/{run_id}" for run_id in run_ids] == list(dict.fromkeys(shown[3:]))
+    assert "◌ dry 1 to create" in page.text
+    assert "push__sync__crm__sensor" in page.text
+    assert [f"{SYNC}/records?run={run_id}" for run_id in run_ids[1:]] == [
+        link for link in page.link_addresses if "records?run" in link and "&" not in link
     ]
 
 
@@ -72,12 +72,12 @@ def test_a_chart_has_a_text_alternative(get_page: PageReader) -> None:
 
 def test_each_of_a_few_bars_has_its_time_below(get_page: PageReader, shop_with_history: ShopProject) -> None:
     """The user doesn't have to count bars to find a run. Each day is shown once."""
-    told, day = [], ""
+    labels, day = [], ""
     for past in reversed(shop_with_history.workspace.history.list_runs("sync.crm")):
         today, hour = format_local_time(past.started_at).split(" ")
-        told += [hour] if today == day else [today, hour]
+        labels += [hour] if today == day else [today, hour]
         day = today
-    assert f" {' '.join(told)} " in get_page(SYNC).text
+    assert f" {' '.join(labels)} " in get_page(SYNC).text
 
 
 def test_in_a_chart_of_many_bars_only_the_first_and_the_last_have_a_time(tmp_path: Path, api: DemoApi) -> None:
@@ -89,10 +89,10 @@ def test_in_a_chart_of_many_bars_only_the_first_and_the_last_have_a_time(tmp_pat
     for place in range(12):
         later = past.started_at + timedelta(days=place + 1)
         shop.workspace.history.finish_run(dataclasses.replace(past, run_id=f"r{place:02}", started_at=later))
-    told = PageReader(ProjectCache(shop.root))(SYNC)
-    assert {"class": "span"} in told.tag_attributes("div")
+    page = PageReader(ProjectCache(shop.root))(SYNC)
+    assert {"class": "span"} in page.tag_attributes("div")
     assert (
-        f" {format_local_time(past.started_at)} {format_local_time(past.started_at + timedelta(days=12))} " in told.text
+        f" {format_local_time(past.started_at)} {format_local_time(past.started_at + timedelta(days=12))} " in page.text
     )
 
 
@@ -111,13 +111,13 @@ def test_a_run_shows_its_counts_and_links(get_page: PageReader, run_ids: list[st
 def test_each_count_links_to_exactly_its_records(get_page: PageReader, run_ids: list[str]) -> None:
     """A user who follows a count expects these records, not more and not fewer."""
     followed = set()
-    for page in (SYNC, *(f"{SYNC}/runs/{each}" for each in run_ids)):
+    for page in (SYNC, *(f"{SYNC}/runs/{run_id}" for run_id in run_ids)):
         for text, link in get_page(page).link_targets:
             if "status=" not in link:
                 continue
-            told = get_page(link)
-            (counted,) = re.findall(r" Records ([0-9,]+) Run ", told.text)
-            assert (text, text) == (counted, str(len(told.tag_attributes("details"))))
+            records_page = get_page(link)
+            (counted,) = re.findall(r" Records ([0-9,]+) Run ", records_page.text)
+            assert (text, text) == (counted, str(len(records_page.tag_attributes("details"))))
             followed.add(link.partition("status=")[2])
     of_all = {"succeeded", "rejected", "invalid"}
     assert of_all | {f"{status}&change=insert" for status in of_all} == followed
@@ -125,15 +125,15 @@ def test_each_count_links_to_exactly_its_records(get_page: PageReader, run_ids: 
 
 def test_a_filter_by_change_type_remains_until_it_is_removed(get_page: PageReader, run_ids: list[str]) -> None:
     """It remains on other pages, in searches and in downloads."""
-    asked = f"{SYNC}/records?run={run_ids[-1]}&status=succeeded&change=insert"
-    told = get_page(asked)
-    assert "Only inserts show all changes" in told.text
-    assert f"{SYNC}/records?run={run_ids[-1]}&status=succeeded" in told.link_addresses
-    assert f"{SYNC}/records?run={run_ids[-1]}&status=rejected&change=insert" in told.link_addresses
-    assert {"type": "hidden", "name": "change", "value": "insert"} in told.tag_attributes("input")
-    assert f"{SYNC}/records.csv?run={run_ids[-1]}&status=succeeded&change=insert" in told.link_addresses
-    assert "No record matches." in get_page(asked.replace("insert", "delete")).text
-    odd = get_page(asked.replace("insert", "inserts"))
+    address = f"{SYNC}/records?run={run_ids[-1]}&status=succeeded&change=insert"
+    page = get_page(address)
+    assert "Only inserts show all changes" in page.text
+    assert f"{SYNC}/records?run={run_ids[-1]}&status=succeeded" in page.link_addresses
+    assert f"{SYNC}/records?run={run_ids[-1]}&status=rejected&change=insert" in page.link_addresses
+    assert {"type": "hidden", "name": "change", "value": "insert"} in page.tag_attributes("input")
+    assert f"{SYNC}/records.csv?run={run_ids[-1]}&status=succeeded&change=insert" in page.link_addresses
+    assert "No record matches." in get_page(address.replace("insert", "delete")).text
+    odd = get_page(address.replace("insert", "inserts"))
     assert (404, True) == (odd.status, "did you mean 'insert'?" in odd.text)
 
 
@@ -148,14 +148,14 @@ def test_counts_of_removed_records_have_no_link(tmp_path: Path, api: DemoApi) ->
     assert 0 not in counts
     shop.workspace.tracking.remove_run("sync.crm", run_id)
     for page in pages:
-        told = look(page)
-        assert (200, []) == (told.status, [link for link in told.link_addresses if "status=" in link])
+        parsed_page = look(page)
+        assert (200, []) == (parsed_page.status, [link for link in parsed_page.link_addresses if "status=" in link])
 
 
 def test_a_failed_run_says_why(get_page: PageReader, run_ids: list[str]) -> None:
-    told = get_page(f"{SYNC}/runs/{run_ids[2]}")
-    assert "Errors" in told.text
-    assert "<i>down</i>" in told.text
+    page = get_page(f"{SYNC}/runs/{run_ids[2]}")
+    assert "Errors" in page.text
+    assert "<i>down</i>" in page.text
 
 
 def test_a_run_shows_the_rows_of_each_reason(tmp_path: Path, api: DemoApi) -> None:
@@ -172,10 +172,10 @@ def test_a_run_shows_the_rows_of_each_reason(tmp_path: Path, api: DemoApi) -> No
 
 
 def test_a_dry_run_shows_its_result(get_page: PageReader, run_ids: list[str]) -> None:
-    told = get_page(f"{SYNC}/runs/{run_ids[0]}")
-    assert "A dry run: 1 to create" in told.text
-    assert "destination before 3 destination after 4" in told.text
-    assert f"{SYNC}/records?run={run_ids[0]}" not in told.link_addresses
+    page = get_page(f"{SYNC}/runs/{run_ids[0]}")
+    assert "A dry run: 1 to create" in page.text
+    assert "destination before 3 destination after 4" in page.text
+    assert f"{SYNC}/records?run={run_ids[0]}" not in page.link_addresses
 
 
 def test_the_only_run_is_named_the_last_run(tmp_path: Path, api: DemoApi) -> None:
@@ -192,19 +192,19 @@ def test_a_run_whose_records_were_removed_says_so(tmp_path: Path, api: DemoApi) 
     run_id = run_shop(shop).summary.run_id
     assert run_id
     shop.workspace.tracking.remove_run("sync.crm", run_id)
-    told = PageReader(ProjectCache(shop.root))(f"{SYNC}/runs/{run_id}")
-    assert "The records of this run were removed" in told.text
-    assert "Records are kept for 14 days." in told.text
-    assert f"{SYNC}/records?run={run_id}" not in told.link_addresses
+    page = PageReader(ProjectCache(shop.root))(f"{SYNC}/runs/{run_id}")
+    assert "The records of this run were removed" in page.text
+    assert "Records are kept for 14 days." in page.text
+    assert f"{SYNC}/records?run={run_id}" not in page.link_addresses
 
 
 def test_the_queue_page_shows_the_rows_of_a_replay(get_page: PageReader) -> None:
     """It also shows the command that replays them: the page itself changes nothing."""
-    told = get_page(f"{SYNC}/queue")
-    assert "ondatra replay sync.crm" in told.text
-    assert "b2" in told.text
-    assert "refused at once" in told.text
-    assert [] == told.tag_attributes("button")
+    page = get_page(f"{SYNC}/queue")
+    assert "ondatra replay sync.crm" in page.text
+    assert "b2" in page.text
+    assert "refused at once" in page.text
+    assert [] == page.tag_attributes("button")
 
 
 def test_a_paused_sync_is_marked_on_the_pages(shop_with_history: ShopProject, get_page: PageReader) -> None:
@@ -245,11 +245,11 @@ def test_an_unreadable_sync_does_not_hide_other_syncs(tmp_path: Path, api: DemoA
     run_shop(shop)
     queue = shop.workspace.sync("sync.erp").queue_file
     queue.write_bytes(b"no database" * 1000)
-    told = PageReader(ProjectCache(shop.root))("/")
-    assert (200, True) == (told.status, "✓ ok" in told.text)
-    assert "sync.erp Demo · Contact ✕ can't be read" in told.text
-    assert f"{queue} is damaged (file is not a database)" in told.text
-    assert "2 syncs · 1 with a problem · 1 sync with unknown pending rows" in told.text
+    page = PageReader(ProjectCache(shop.root))("/")
+    assert (200, True) == (page.status, "✓ ok" in page.text)
+    assert "sync.erp Demo · Contact ✕ can't be read" in page.text
+    assert f"{queue} is damaged (file is not a database)" in page.text
+    assert "2 syncs · 1 with a problem · 1 sync with unknown pending rows" in page.text
 
 
 @pytest.mark.parametrize("rows", [0, 1234])
@@ -258,10 +258,10 @@ def test_a_dead_whole_table_shows_its_first_rows(tmp_path: Path, api: DemoApi, r
     shop = ShopProject.create(tmp_path / "shop", url=api.url, files=WHOLE_TABLE_FILES)
     write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(rows)})
     run_shop(shop)
-    told = PageReader(ProjectCache(shop.root))(f"{SYNC}/queue")
-    assert "(the whole table)" in told.text
-    assert min(rows, 10) == len(told.tag_attributes("details"))
-    assert ("… and 1,224 rows more, 1,234 in all" if rows else "its content, which has no rows") in told.text
+    page = PageReader(ProjectCache(shop.root))(f"{SYNC}/queue")
+    assert "(the whole table)" in page.text
+    assert min(rows, 10) == len(page.tag_attributes("details"))
+    assert ("… and 1,224 rows more, 1,234 in all" if rows else "its content, which has no rows") in page.text
 
 
 def test_a_run_whose_process_has_ended_is_shown_as_crashed(tmp_path: Path, api: DemoApi) -> None:
@@ -269,14 +269,14 @@ def test_a_run_whose_process_has_ended_is_shown_as_crashed(tmp_path: Path, api: 
     root = tmp_path / "shop"
     run_id = run_killed_push(root, api.url)
     look = PageReader(ProjectCache(root))
-    told = look("/")
-    assert "✕ failing" in told.text
-    assert "✕ crashed" in told.text
+    home_page = look("/")
+    assert "✕ failing" in home_page.text
+    assert "✕ crashed" in home_page.text
     page = look(f"{SYNC}/runs/{run_id}")
     assert "✕ crashed" in page.text
     assert "Its deliveries are among its records; the next run counts them." in page.text
     assert "Took -" in page.text  # the end time is unknown, and the run doesn't continue
-    assert not any("data-live" in each for each in page.tag_attributes("main"))
+    assert not any("data-live" in attributes for attributes in page.tag_attributes("main"))
     assert "✕ crashed ondatra run full the first run sends the whole table - → 0 - - - - - view" in look(SYNC).text
     sync = ShopProject.create(root, url=api.url).workspace.sync("sync.crm")
     with FileLock(sync.lock_file, purpose="delivers"):
@@ -313,13 +313,13 @@ def run_again(root: Path, url: str) -> None:
 )
 def test_text_from_other_systems_is_shown_as_text(get_page: PageReader, address: str) -> None:
     """It may be in a payload, a key, a reason or the project's name. It creates no element, and nothing is executed."""
-    told = get_page(address)
-    assert [{"src": "/assets/page.js", "defer": ""}] == told.tag_attributes("script")
-    assert [] == [each for each in told.tag_attributes("i") if "class" not in each]
-    assert [] == [each for each in told.tag_attributes("b") if each]
-    names = {name for _, attributes in told.elements for name in attributes}
+    page = get_page(address)
+    assert [{"src": "/assets/page.js", "defer": ""}] == page.tag_attributes("script")
+    assert [] == [element for element in page.tag_attributes("i") if "class" not in element]
+    assert [] == [element for element in page.tag_attributes("b") if element]
+    names = {name for _, attributes in page.elements for name in attributes}
     assert [] == sorted(name for name in names if name.startswith("on") or name == "style")
-    assert "my <shop>" in told.text
+    assert "my <shop>" in page.text
 
 
 def test_hostile_text_remains_readable(get_page: PageReader) -> None:
@@ -330,18 +330,18 @@ def test_hostile_text_remains_readable(get_page: PageReader) -> None:
 
 def test_every_link_of_every_page_works(get_page: PageReader) -> None:
     """A renamed page must not leave dead links."""
-    seen: set[str] = set()
+    visited_addresses: set[str] = set()
     coming = ["/"]
     while coming:
         address = coming.pop()
-        if address in seen or not address.startswith("/"):
+        if address in visited_addresses or not address.startswith("/"):
             continue
-        seen.add(address)
+        visited_addresses.add(address)
         answer = get_page.client.get(address)
         assert 200 == answer.status_code, address
         if answer.headers["content-type"].startswith("text/html"):
             coming += get_page(address).link_addresses
-    assert len(seen) > 30
+    assert len(visited_addresses) > 30
 
 
 @pytest.mark.parametrize(
@@ -364,10 +364,10 @@ def test_every_link_of_every_page_works(get_page: PageReader) -> None:
     ],
 )
 def test_a_missing_page_is_reported_in_a_sentence(get_page: PageReader, address: str, sentence: str) -> None:
-    told = get_page(address)
-    assert 404 == told.status
-    assert sentence.casefold() in told.text.casefold()
-    assert "Traceback" not in told.text
+    page = get_page(address)
+    assert 404 == page.status
+    assert sentence.casefold() in page.text.casefold()
+    assert "Traceback" not in page.text
 
 
 def test_a_page_past_the_end_says_that_there_are_no_more(get_page: PageReader) -> None:
@@ -392,23 +392,25 @@ def test_an_error_of_the_state_shows_its_message(tmp_path: Path, api: DemoApi) -
     file.write_bytes(b"no Parquet")
     look = PageReader(ProjectCache(shop.root))
     for address in (f"{SYNC}/records", f"{SYNC}/records.csv"):
-        told = look(address)
-        assert 500 == told.status
-        assert "can't be read" in told.text
-        assert "bring it back from a backup" in told.text
+        page = look(address)
+        assert 500 == page.status
+        assert "can't be read" in page.text
+        assert "bring it back from a backup" in page.text
 
 
 def test_a_page_that_may_change_reloads_itself(get_page: PageReader, run_ids: list[str]) -> None:
     """A page that can't change doesn't reload."""
-    assert ["15"] == [each["data-live"] for each in get_page("/").tag_attributes("main")]
-    assert not any("data-live" in each for each in get_page(f"{SYNC}/runs/{run_ids[1]}").tag_attributes("main"))
+    assert ["15"] == [attributes["data-live"] for attributes in get_page("/").tag_attributes("main")]
+    assert not any(
+        "data-live" in attributes for attributes in get_page(f"{SYNC}/runs/{run_ids[1]}").tag_attributes("main")
+    )
 
 
 def test_tables_have_captions_and_header_cells(get_page: PageReader) -> None:
     """A user with a screen reader has to know the meaning of a number."""
     for address in ("/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/queue"):
-        told = get_page(address)
-        assert len(told.tag_attributes("table")) == len(told.tag_attributes("caption")) > 0
-        assert {"col", "row"} == {each["scope"] for each in told.tag_attributes("th")}
-        assert 1 == len(told.tag_attributes("h1")) == len(told.tag_attributes("main"))
-        assert "#main" in told.link_addresses
+        page = get_page(address)
+        assert len(page.tag_attributes("table")) == len(page.tag_attributes("caption")) > 0
+        assert {"col", "row"} == {cell["scope"] for cell in page.tag_attributes("th")}
+        assert 1 == len(page.tag_attributes("h1")) == len(page.tag_attributes("main"))
+        assert "#main" in page.link_addresses

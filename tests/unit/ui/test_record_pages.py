@@ -39,13 +39,13 @@ CANARY = "canary-outside-of-the-store"
 
 def keys(told: ParsedPage) -> list[str]:
     """Return the identifiers that a page shows, in its order."""
-    found = []
+    places = []
     for place, (tag, attributes) in enumerate(told.elements):
         if tag == "th" and attributes.get("scope") == "row":
             assert "code" == told.elements[place + 1][0]
-            found.append(place)
+            places.append(place)
     texts = told.response.text.split('scope="row"')[1:]
-    return [text.split("<code>")[1].split("</code>")[0] for text in texts[: len(found)]]
+    return [text.split("<code>")[1].split("</code>")[0] for text in texts[: len(places)]]
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def test_records_are_paged_without_gaps_or_repetitions(reader_of_many_records: P
     shown: list[str] = []
     address = RECORDS
     for _ in range(4):
-        told = reader_of_many_records(address)
-        shown += keys(told)
-        older = [link for link in told.link_addresses if "page=" in link]
-        ways = [each for each in told.tag_attributes("a") if each.get("rel") == "next"]
+        page = reader_of_many_records(address)
+        shown += keys(page)
+        older = [link for link in page.link_addresses if "page=" in link]
+        ways = [anchor for anchor in page.tag_attributes("a") if anchor.get("rel") == "next"]
         if not ways:
             break
         address = ways[0]["href"]
@@ -98,58 +98,58 @@ def test_records_are_filtered_and_searched(reader_of_many_records: PageReader, a
 
 def test_the_form_keeps_the_selected_filters(reader_of_many_records: PageReader) -> None:
     """The next search has the same status and run."""
-    told = reader_of_many_records(f"{RECORDS}?status=rejected&run={RUN}&search=k0")
-    inputs = {each["name"]: each.get("value") for each in told.tag_attributes("input")}
+    page = reader_of_many_records(f"{RECORDS}?status=rejected&run={RUN}&search=k0")
+    inputs = {element["name"]: element.get("value") for element in page.tag_attributes("input")}
     assert {"status": "rejected", "search": "k0"} == inputs
-    assert [RUN] == [each["value"] for each in told.tag_attributes("option") if "selected" in each]
+    assert [RUN] == [element["value"] for element in page.tag_attributes("option") if "selected" in element]
 
 
 def test_a_payload_is_formatted_without_a_change_of_its_values(reader_of_many_records: PageReader) -> None:
     """1.0 isn't shown as 1, and the payload opens without a script."""
-    told = reader_of_many_records(f"{RECORDS}?search=k001")
-    assert 1 == len(told.tag_attributes("details")) == len(told.tag_attributes("summary"))
-    shown = told.response.text.split("<pre>")[1].split("</pre>")[0]
+    page = reader_of_many_records(f"{RECORDS}?search=k001")
+    assert 1 == len(page.tag_attributes("details")) == len(page.tag_attributes("summary"))
+    shown = page.response.text.split("<pre>")[1].split("</pre>")[0]
     assert PAYLOAD == html.unescape(re.sub("<[^>]+>", "", shown))
 
 
 def test_reasons_are_counted_and_link_to_their_records(reader_of_many_records: PageReader) -> None:
-    told = reader_of_many_records("/syncs/sync.crm/reasons")
-    assert "=two&more ✕ rejected 27" in told.text
-    links = [link for link in told.link_addresses if "reason=" in link]
+    page = reader_of_many_records("/syncs/sync.crm/reasons")
+    assert "=two&more ✕ rejected 27" in page.text
+    links = [link for link in page.link_addresses if "reason=" in link]
     assert 2 == len(links)
     for link in links:
-        found = reader_of_many_records(link)
-        assert 27 <= len(keys(found)) <= 28
-        assert "Only with the reason" in found.text
+        records_page = reader_of_many_records(link)
+        assert 27 <= len(keys(records_page)) <= 28
+        assert "Only with the reason" in records_page.text
 
 
 def test_reasons_of_a_single_run_are_shown(reader_of_many_records: PageReader) -> None:
-    told = reader_of_many_records(f"/syncs/sync.crm/reasons?run={RUN}&status=succeeded")
-    assert "no reason was given ✓ succeeded 55 100.0 %" in told.text
+    page = reader_of_many_records(f"/syncs/sync.crm/reasons?run={RUN}&status=succeeded")
+    assert "no reason was given ✓ succeeded 55 100.0 %" in page.text
 
 
 def test_reasons_link_to_exactly_the_counted_records(tmp_path: Path, api: DemoApi) -> None:
     """This includes records without a message: the status of an invalid row says why."""
     shop = ShopProject.create(tmp_path / "aside", url=api.url)
-    made = {"NULL": 2, "DUPLICATE": 3}
-    records = [build_record(f"{status}{n}", status=status) for status, count in made.items() for n in range(count)]
+    counts = {"NULL": 2, "DUPLICATE": 3}
+    records = [build_record(f"{status}{n}", status=status) for status, count in counts.items() for n in range(count)]
     shop.workspace.tracking.publish_records("sync.crm", RUN, RecordFileType.INVALID, 0, records)
     delivered = [build_record("quiet"), build_record("warned", status_message="no phone")]
     shop.workspace.tracking.publish_records("sync.crm", RUN, RecordFileType.UPDATED, 0, delivered)
     look = PageReader(ProjectCache(shop.root))
-    told = look("/syncs/sync.crm/reasons?status=invalid")
-    assert "its key isn't unique ! DUPLICATE 3 60.0 %" in told.text
-    assert "its key has a null ! NULL 2 40.0 %" in told.text
-    found = [keys(look(link)) for link in told.link_addresses if "records?" in link and "reason=" in link]
-    assert [["DUPLICATE2", "DUPLICATE1", "DUPLICATE0"], ["NULL1", "NULL0"]] == found
-    told = look("/syncs/sync.crm/reasons?status=succeeded")
-    found = [keys(look(link)) for link in told.link_addresses if "records?" in link and "reason=" in link]
-    assert [["quiet"], ["warned"]] == sorted(found)
-    told = look(f"{RECORDS}?status=NULL&reason=")
+    page = look("/syncs/sync.crm/reasons?status=invalid")
+    assert "its key isn't unique ! DUPLICATE 3 60.0 %" in page.text
+    assert "its key has a null ! NULL 2 40.0 %" in page.text
+    identifiers = [keys(look(link)) for link in page.link_addresses if "records?" in link and "reason=" in link]
+    assert [["DUPLICATE2", "DUPLICATE1", "DUPLICATE0"], ["NULL1", "NULL0"]] == identifiers
+    page = look("/syncs/sync.crm/reasons?status=succeeded")
+    identifiers = [keys(look(link)) for link in page.link_addresses if "records?" in link and "reason=" in link]
+    assert [["quiet"], ["warned"]] == sorted(identifiers)
+    page = look(f"{RECORDS}?status=NULL&reason=")
     assert {"status": "NULL", "reason": "", "search": ""} == {
-        each["name"]: each.get("value") for each in told.tag_attributes("input")
+        element["name"]: element.get("value") for element in page.tag_attributes("input")
     }
-    assert "Only without a reason" in told.text
+    assert "Only without a reason" in page.text
 
 
 def test_the_link_to_reasons_keeps_the_status(reader_of_many_records: PageReader) -> None:
@@ -164,18 +164,18 @@ def test_the_link_to_reasons_keeps_the_status(reader_of_many_records: PageReader
 
 def test_a_run_that_is_missing_in_the_history_links_to_its_records(reader_of_many_records: PageReader) -> None:
     """The history is a separate file, and may be lost while records are kept."""
-    told = reader_of_many_records(f"/syncs/sync.crm/runs/{RUN}")
-    assert 200 == told.status
-    assert "its records are kept" in told.text
-    assert f"{RECORDS}?run={RUN}" in told.link_addresses
+    page = reader_of_many_records(f"/syncs/sync.crm/runs/{RUN}")
+    assert 200 == page.status
+    assert "its records are kept" in page.text
+    assert f"{RECORDS}?run={RUN}" in page.link_addresses
 
 
 @pytest.mark.parametrize("limit", [None, 3])
 def test_found_records_can_be_downloaded_in_each_format(reader_of_many_records: PageReader, limit: int | None) -> None:
-    asked = "status=rejected" + (f"&limit={limit}" if limit else "")
+    query = "status=rejected" + (f"&limit={limit}" if limit else "")
     expected = [f"k{number:03}" for number in reversed(range(1, 2 * PAGE_SIZE + 10, 2))][:limit]
     files = {
-        ending: reader_of_many_records.client.get(f"{RECORDS}.{ending}?{asked}")
+        ending: reader_of_many_records.client.get(f"{RECORDS}.{ending}?{query}")
         for ending in ("csv", "json", "parquet")
     }
     rows = list(csv.DictReader(io.StringIO(files["csv"].text)))
@@ -187,8 +187,8 @@ def test_found_records_can_be_downloaded_in_each_format(reader_of_many_records: 
 
 
 def test_a_key_with_html_is_found_and_downloaded(get_page: PageReader) -> None:
-    told = get_page(f"{RECORDS}?search={quote(HOSTILE_KEY)}")
-    assert HOSTILE_KEY in told.text
+    page = get_page(f"{RECORDS}?search={quote(HOSTILE_KEY)}")
+    assert HOSTILE_KEY in page.text
     assert HOSTILE_KEY in get_page.client.get(f"{RECORDS}.csv?search={quote('<b')}").text.replace('""', '"')
 
 

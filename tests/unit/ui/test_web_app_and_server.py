@@ -159,10 +159,10 @@ def test_an_interrupted_download_is_not_taken_for_a_complete_one(
         assert 200 == answer.status
         with pytest.raises(http.client.IncompleteRead):
             answer.read()
-    told = captured_output()
-    assert "a download was cut off: " in told
-    assert "bring it back from a backup" in told
-    assert "Traceback" not in told
+    output = captured_output()
+    assert "a download was cut off: " in output
+    assert "bring it back from a backup" in output
+    assert "Traceback" not in output
 
 
 def test_many_clients_can_read_at_the_same_time(server: PageServer) -> None:
