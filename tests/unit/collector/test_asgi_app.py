@@ -27,8 +27,8 @@ def kept(project: EventProject, model: str = "events.views") -> list[Any]:
 def test_an_event_is_durable_when_it_is_acknowledged(project: EventProject) -> None:
     """Another process sees it immediately, because it is in the file and not only in memory."""
     with project.running_collector() as serving:
-        said = serving.client.post({"page": "/a", "seconds": 3})
-        assert (202, {"accepted": 1}) == said[:2]
+        response = serving.client.post({"page": "/a", "seconds": 3})
+        assert (202, {"accepted": 1}) == response[:2]
         assert [{"page": "/a", "seconds": 3}] == kept(project)
 
 
@@ -37,13 +37,13 @@ def test_a_batch_is_accepted_as_a_whole_or_not_at_all(project: EventProject) -> 
     with project.running_collector() as serving:
         assert (202, {"accepted": 2}) == serving.client.post([GOOD, {"page": "/b"}], f"{EVENTS_PATH}/batch")[:2]
         assert (202, {"accepted": 0}) == serving.client.post([], f"{EVENTS_PATH}/batch")[:2]
-        said = serving.client.post([GOOD, {"page": 1}, {"seconds": "x"}], f"{EVENTS_PATH}/batch")
-        assert 400 == said.status
+        response = serving.client.post([GOOD, {"page": 1}, {"seconds": "x"}], f"{EVENTS_PATH}/batch")
+        assert 400 == response.status
         assert [
             {"index": 1, "field": "page", "problem": "is a number; expected STRING"},
             {"index": 2, "field": "seconds", "problem": "is a text; expected INT"},
             {"index": 2, "field": "page", "problem": "is missing; it is STRING NOT NULL"},
-        ] == said.body["errors"]
+        ] == response.body["errors"]
         assert [[GOOD, {"page": "/b"}]] == kept(project)
 
 
@@ -90,9 +90,9 @@ def test_a_request_that_is_repeated_with_its_key_is_stored_once(project: EventPr
 def test_an_invalid_body_is_refused_with_a_clear_error(project: EventProject, body: bytes, says: str) -> None:
     """No body causes a 500, and none of its content is stored."""
     with project.running_collector() as serving:
-        said = serving.client("POST", EVENTS_PATH, body, JSON_HEADERS)
-        assert 400 == said.status
-        assert any(part in said.body["error"] for part in says.split("|"))
+        response = serving.client("POST", EVENTS_PATH, body, JSON_HEADERS)
+        assert 400 == response.status
+        assert any(part in response.body["error"] for part in says.split("|"))
         assert 202 == serving.client.post(GOOD).status  # the connection and the collector still work
     assert [GOOD] == kept(project)
 
@@ -100,15 +100,15 @@ def test_an_invalid_body_is_refused_with_a_clear_error(project: EventProject, bo
 def test_an_object_instead_of_a_batch_is_refused(project: EventProject) -> None:
     """An object sent to /batch is a mistake of the sender, and not a batch of one."""
     with project.running_collector() as serving:
-        said = serving.client.post(GOOD, f"{EVENTS_PATH}/batch")
-        assert (400, "a batch is an array of events: [{…}, …]") == (said.status, said.body["error"])
+        response = serving.client.post(GOOD, f"{EVENTS_PATH}/batch")
+        assert (400, "a batch is an array of events: [{…}, …]") == (response.status, response.body["error"])
 
 
 def test_the_number_of_problems_in_an_answer_is_limited(project: EventProject) -> None:
     """The answer stays smaller than the request."""
     with project.running_collector() as serving:
-        said = serving.client.post([{}] * 3000, f"{EVENTS_PATH}/batch")
-        assert (400, 1000, 2000) == (said.status, len(said.body["errors"]), said.body["more"])
+        response = serving.client.post([{}] * 3000, f"{EVENTS_PATH}/batch")
+        assert (400, 1000, 2000) == (response.status, len(response.body["errors"]), response.body["more"])
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_an_unknown_model_is_refused_with_the_nearest_name(tmp_path: Path, path:
     """A typo in a sender's URL must cost a minute, and not a day's events."""
     models = {"events/views": VIEWS_MODEL, "mart/orders": "SELECT 1 AS id"}
     with EventProject.create(tmp_path, models=models).running_collector() as serving:
-        said = serving.client.post(GOOD, path)
-        assert 404 == said.status
-        assert says in said.body["error"]
+        response = serving.client.post(GOOD, path)
+        assert 404 == response.status
+        assert says in response.body["error"]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_an_unknown_model_is_refused_with_the_nearest_name(tmp_path: Path, path:
 )
 def test_another_method_is_refused(project: EventProject, method: str, path: str, allow: str) -> None:
     with project.running_collector() as serving:
-        said = serving.client(method, path)
-        assert (405, allow) == (said.status, said.headers["allow"])
+        response = serving.client(method, path)
+        assert (405, allow) == (response.status, response.headers["allow"])
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(tmp_path:
 
 
 def refused_for(project: EventProject, serving: RunningCollector, reason: str) -> None:
-    said = serving.client.post(GOOD)
-    assert 429 == said.status
-    assert int(said.headers["retry-after"]) >= 1
+    response = serving.client.post(GOOD)
+    assert 429 == response.status
+    assert int(response.headers["retry-after"]) >= 1
     assert f'ondatra_events_refused_total{{reason="{reason}"}} 1' in serving.client("GET", "/metrics").body
 
 
@@ -244,26 +244,26 @@ def test_pages_of_other_origins_may_send_only_with_the_setting(tmp_path: Path) -
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     project = EventProject.create(tmp_path, settings='events.origins = ["https://shop.example.com"]')
     with project.running_collector() as serving:
-        said = serving.client("OPTIONS", EVENTS_PATH, None, {**mine, **asks})
-        assert 204 == said.status
-        assert "https://shop.example.com" == said.headers["access-control-allow-origin"]
-        assert "content-type" in said.headers["access-control-allow-headers"]
+        preflight = serving.client("OPTIONS", EVENTS_PATH, None, {**mine, **asks})
+        assert 204 == preflight.status
+        assert "https://shop.example.com" == preflight.headers["access-control-allow-origin"]
+        assert "content-type" in preflight.headers["access-control-allow-headers"]
         assert (
             "access-control-allow-origin"
             not in serving.client("OPTIONS", EVENTS_PATH, None, {**others, **asks}).headers
         )
-        told = serving.client(
+        response = serving.client(
             "POST", EVENTS_PATH, b"{}", {**JSON_HEADERS, **mine}
         )  # the page can read the problems too
-        assert (400, "https://shop.example.com") == (told.status, told.headers["access-control-allow-origin"])
+        assert (400, "https://shop.example.com") == (response.status, response.headers["access-control-allow-origin"])
 
 
 def test_without_the_setting_no_web_page_may_send(project: EventProject) -> None:
     with project.running_collector() as serving:
         page = {"origin": "https://shop.example.com"}
         for method, body, status in (("OPTIONS", None, 204), ("POST", b'{"page": "/a"}', 403)):
-            said = serving.client(method, EVENTS_PATH, body, {**JSON_HEADERS, **page})
-            assert (status, None) == (said.status, said.headers.get("access-control-allow-origin"))
+            response = serving.client(method, EVENTS_PATH, body, {**JSON_HEADERS, **page})
+            assert (status, None) == (response.status, response.headers.get("access-control-allow-origin"))
 
 
 # --- connections
@@ -306,12 +306,12 @@ def test_the_metrics_count_accepted_and_waiting_events(project: EventProject) ->
         serving.client.post(GOOD, idempotency_key="k")
         serving.client.post(GOOD, idempotency_key="k")
         serving.client.post({})
-        said = serving.client("GET", "/metrics")
-        assert "text/plain; version=0.0.4; charset=utf-8" == said.headers["content-type"]
+        response = serving.client("GET", "/metrics")
+        assert "text/plain; version=0.0.4; charset=utf-8" == response.headers["content-type"]
         for line in (
             'ondatra_events_accepted_total{model="events.views"} 3',
             'ondatra_events_repeated_total{model="events.views"} 1',
             'ondatra_events_refused_total{reason="invalid"} 1',
             'ondatra_events_waiting{model="events.views"} 3',
         ):
-            assert line in said.body.splitlines()
+            assert line in response.body.splitlines()

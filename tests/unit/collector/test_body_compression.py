@@ -33,7 +33,7 @@ def test_a_body_that_does_not_get_smaller_is_stored_unchanged(body: bytes) -> No
 
 def test_a_frame_that_is_cut_off_is_an_error() -> None:
     """A flush that can't read a request must report it, and not treat it as empty."""
-    kept = compress_body(EVENT * MIN_COMPRESSED_BYTES)
-    assert kept.startswith(LZ4_PREFIX)
+    frame = compress_body(EVENT * MIN_COMPRESSED_BYTES)
+    assert frame.startswith(LZ4_PREFIX)
     with pytest.raises(StateError, match="a request in the file of events can't be read any more"):
-        decompress_body(kept[:-9])
+        decompress_body(frame[:-9])

@@ -17,7 +17,7 @@ NOW = datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
 def read(event: Any, *, keeps_unknown: bool = True) -> tuple[list[Any], list[tuple[str, str]]]:
     reading = ParseNotes()
     row = EventParser(COLUMNS, keeps_unknown=keeps_unknown).parse_event(event, reading, NOW)
-    return row, [(each.field, each.problem) for each in reading.problems]
+    return row, [(problem.field, problem.problem) for problem in reading.problems]
 
 
 def test_values_have_the_order_of_the_columns() -> None:

@@ -34,10 +34,10 @@ def ask(project: EventProject, method: str, path: str, headers: Mapping[str, str
 )
 def test_a_page_whose_host_name_resolves_to_this_machine_is_refused(tmp_path: Path, method: str, path: str) -> None:
     """Its browser asks for no permission, because it takes the collector for a part of that page's site."""
-    said = ask(collector(tmp_path), method, path, {"host": REBOUND})
-    assert 421 == said.status
-    assert "'evil.example.com:8330' aren't accepted; use 127.0.0.1 or localhost" in said.body["error"]
-    assert "events.hosts" in said.body["error"]
+    response = ask(collector(tmp_path), method, path, {"host": REBOUND})
+    assert 421 == response.status
+    assert "'evil.example.com:8330' aren't accepted; use 127.0.0.1 or localhost" in response.body["error"]
+    assert "events.hosts" in response.body["error"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9000", "LOCALHOST.", "[::1]", "[::1]:8330", "127.0.0.2:1"])
@@ -92,10 +92,10 @@ def test_events_of_a_page_need_its_origin_in_the_settings(
     tmp_path: Path, token: bool, origins: str, origin: str, status: int
 ) -> None:
     project = collector(tmp_path, origins=origins, token=token)
-    said = ask(project, "POST", EVENTS_PATH, {"origin": origin, **(TOKEN if token else {})})
-    assert status == said.status
+    response = ask(project, "POST", EVENTS_PATH, {"origin": origin, **(TOKEN if token else {})})
+    assert status == response.status
     if status == 403:
-        assert f"pages of {origin} may not send events; add it to the setting events.origins" in said.body["error"]
+        assert f"pages of {origin} may not send events; add it to the setting events.origins" in response.body["error"]
 
 
 def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
 
 
 def test_a_long_name_is_cut_in_the_error(tmp_path: Path) -> None:
-    said = ask(collector(tmp_path), "POST", EVENTS_PATH, {"host": "a" * 5000})
-    assert len(orjson.dumps(said.body)) < 400
+    response = ask(collector(tmp_path), "POST", EVENTS_PATH, {"host": "a" * 5000})
+    assert len(orjson.dumps(response.body)) < 400
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def read(of: str, text: str) -> tuple[Any, list[tuple[str, str]], Any]:
     """Return the value, the problems, and the unknown fields."""
     reader, reading = EventParser(read_event_columns(f"x {of}")), ParseNotes()
     value, extra = reader.parse_event({"x": orjson.loads(text)}, reading)
-    return value, [(each.field, each.problem) for each in reading.problems], extra
+    return value, [(problem.field, problem.problem) for problem in reading.problems], extra
 
 
 @pytest.mark.parametrize(

@@ -23,16 +23,16 @@ def connected(serving: RunningCollector) -> Iterator[socket.socket]:
 
 def statuses(raw: socket.socket, answers: int) -> list[int]:
     """Return the statuses of so many answers."""
-    found = []
+    codes = []
     with raw.makefile("rb") as answer:
         for _ in range(answers):
-            found.append(int(answer.readline().split()[1]))
+            codes.append(int(answer.readline().split()[1]))
             length = 0
             while (line := answer.readline()) != b"\r\n":
                 name, _, value = line.partition(b":")
                 length = int(value) if name == b"content-length" else length
             answer.read(length)
-    return found
+    return codes
 
 
 @pytest.mark.parametrize(
