@@ -93,8 +93,8 @@ def test_old_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     with folder.open_writer("a/z.parquet") as file:
         file.write(b"new")
         file.flush()
-        (left,) = (tmp_path / "a/b").glob(".*")
-        os.utime(left, (1, 1))
+        (temporary_file,) = (tmp_path / "a/b").glob(".*")
+        os.utime(temporary_file, (1, 1))
         assert [4] == folder.remove_leftovers("", before=time.time() - 60)
     assert ["a/b/y.parquet", "a/z.parquet"] == sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()

@@ -82,18 +82,18 @@ def test_a_search_returns_the_same_as_a_plain_filter(store: RecordStore, monkeyp
     for seed in new_seeds(HISTORIES):
         chance = random.Random(seed)
         store = RecordStore(str(Path(store.run_address(RECORDS_SYNC, "x")).parents[3] / seed))
-        made = []
+        published_runs = []
         for run in range(chance.randrange(4)):
             records = list(random_records(chance, run=run, count=chance.randrange(60)))
             middle = chance.randrange(len(records) + 1)
             publish_records(store, build_run_id(run), records[:middle], number=0)
             publish_records(store, build_run_id(run), records[middle:], number=10)
-            made.append((build_run_id(run), records))
+            published_runs.append((build_run_id(run), records))
         for prefix in ("", "a", "b=", "😀", "zz"):
             for stage in (None, *[stage for stage in RecordStage if stage.has_ended]):
                 search = RecordQuery(prefix=prefix, stage=stage)
                 answer = find(store, search)
-                assert search_in_memory(search, made) == set(answer), f"seed {seed}: {search}"
+                assert search_in_memory(search, published_runs) == set(answer), f"seed {seed}: {search}"
                 assert len(answer) == count_runs_matches(store, RECORDS_SYNC, search, runs(store))
                 assert len(answer) == len(set(answer))
                 order = [(record.run_id, record.batch_ended_at) for record in answer]
@@ -204,8 +204,8 @@ def test_a_damaged_file_is_named(store: RecordStore) -> None:
 def test_files_in_a_bucket_are_searched_in_place(store: RecordStore) -> None:
     """The store opens them, and the search reads parts of each file."""
     chance = new_random("bucket")
-    made = [(build_run_id(run), list(random_records(chance, run=run, count=40))) for run in range(3)]
-    for run_id, records in made:
+    published_runs = [(build_run_id(run), list(random_records(chance, run=run, count=40))) for run in range(3)]
+    for run_id, records in published_runs:
         publish_records(store, run_id, records)
     with running_moto_s3() as variables:
         bucket = open_s3_filesystem(read_s3_access(variables, {}))
@@ -217,7 +217,7 @@ def test_files_in_a_bucket_are_searched_in_place(store: RecordStore) -> None:
                 with bucket.open_input_file(f"{BUCKET}/{name}") as opened:
                     yield opened
 
-        for run_id, _ in made:
+        for run_id, _ in published_runs:
             for file in store.list_record_files(RECORDS_SYNC, run_id):
                 name = f"{file_paths.run_folder('1', RECORDS_SYNC, run_id)}/{file_paths.records_file(*file)}"
                 with (
@@ -226,30 +226,30 @@ def test_files_in_a_bucket_are_searched_in_place(store: RecordStore) -> None:
                 ):
                     remote.write(local.read())
         for search in (RecordQuery(), RecordQuery(prefix="a"), RecordQuery(stage=RecordStage.REJECTED)):
-            assert search_in_memory(search, made) == set(find(store, search, Bucket(store)))
+            assert search_in_memory(search, published_runs) == set(find(store, search, Bucket(store)))
 
 
 def test_records_are_found_by_their_status_message(store: RecordStore) -> None:
     """The list of reasons links each reason to its records."""
-    said = ["no plan", "no", None, "no plan", "NO PLAN"]
+    messages = ["no plan", "no", None, "no plan", "NO PLAN"]
     records = [
         build_record(str(number), status="rejected" if text else "succeeded", status_message=text)
-        for number, text in enumerate(said)
+        for number, text in enumerate(messages)
     ]
     publish_records(store, build_run_id(1), records)
-    assert ["3", "0"] == [each.identifier for each in find(store, RecordQuery(message="no plan"))]
-    assert ["1"] == [each.identifier for each in find(store, RecordQuery(message="no", stage=RecordStage.REJECTED))]
+    assert ["3", "0"] == [record.identifier for record in find(store, RecordQuery(message="no plan"))]
+    assert ["1"] == [record.identifier for record in find(store, RecordQuery(message="no", stage=RecordStage.REJECTED))]
     assert [] == find(store, RecordQuery(message="n"))
-    assert ["2"] == [each.identifier for each in find(store, RecordQuery(message=""))]
+    assert ["2"] == [record.identifier for record in find(store, RecordQuery(message=""))]
 
 
 def test_records_without_a_message_are_found_in_any_file(store: RecordStore) -> None:
     """All, some or none of a file's records may have a message. Each case gives other bounds."""
-    for number, said in enumerate((["x", None, ""], ["x", "y"], [None, None], ["", ""], ["", "z"])):
-        records = [build_record(f"{number}{place}", status_message=text) for place, text in enumerate(said)]
+    for number, messages in enumerate((["x", None, ""], ["x", "y"], [None, None], ["", ""], ["", "z"])):
+        records = [build_record(f"{number}{place}", status_message=text) for place, text in enumerate(messages)]
         publish_records(store, build_run_id(number), records)
-    found = [each.identifier for each in find(store, RecordQuery(message=""))]
-    assert ["40", "31", "30", "21", "20", "02", "01"] == found
+    identifiers = [record.identifier for record in find(store, RecordQuery(message=""))]
+    assert ["40", "31", "30", "21", "20", "02", "01"] == identifiers
 
 
 def test_invalid_records_are_found_by_their_status(store: RecordStore) -> None:
@@ -257,7 +257,7 @@ def test_invalid_records_are_found_by_their_status(store: RecordStore) -> None:
     records = [build_record(str(number), status=status) for number, status in enumerate(("NULL", "DUPLICATE"))]
     publish_records(store, build_run_id(1), records)
     assert ["1"] == [
-        each.identifier for each in find(store, RecordQuery(stage=RecordStage.INVALID, status="DUPLICATE"))
+        record.identifier for record in find(store, RecordQuery(stage=RecordStage.INVALID, status="DUPLICATE"))
     ]
     assert [RecordStage.INVALID] * 2 == [RecordStage.parse("NULL"), RecordStage.parse("DUPLICATE")]
 
@@ -266,9 +266,9 @@ def test_payloads_are_not_read_if_the_query_excludes_them(store: RecordStore) ->
     """Payloads are most of a file, and counting reasons doesn't need them."""
     records = [build_record(str(number), payload='{"id":"x"}') for number in range(3)]
     publish_records(store, build_run_id(1), records)
-    told = find(store, RecordQuery(with_payload=False))
-    assert [("2", ""), ("1", ""), ("0", "")] == [(each.identifier, each.payload) for each in told]
-    assert find(store, RecordQuery()) == [each._replace(payload='{"id":"x"}') for each in told]
+    found_records = find(store, RecordQuery(with_payload=False))
+    assert [("2", ""), ("1", ""), ("0", "")] == [(record.identifier, record.payload) for record in found_records]
+    assert find(store, RecordQuery()) == [record._replace(payload='{"id":"x"}') for record in found_records]
 
 
 def test_only_the_row_groups_of_the_shown_page_are_read(store: RecordStore) -> None:

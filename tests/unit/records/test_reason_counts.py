@@ -55,9 +55,9 @@ def test_reasons_of_one_chunk_are_counted_together() -> None:
 def test_the_number_of_different_messages_is_limited() -> None:
     """An API that writes the key into its message produces a million different messages."""
     records = parts(*((str(number), "rejected", f"row {number % 5}") for number in range(20)))
-    told = count_reasons(records, max_reasons=2)
-    assert [("row 0", 4), ("row 1", 4)] == [(reason.message, reason.records) for reason in told.most_frequent]
-    assert (12, 20) == (told.other_records, told.records)
+    counts = count_reasons(records, max_reasons=2)
+    assert [("row 0", 4), ("row 1", 4)] == [(reason.message, reason.records) for reason in counts.most_frequent]
+    assert (12, 20) == (counts.other_records, counts.records)
 
 
 def test_no_records_have_no_reasons() -> None:

@@ -134,7 +134,7 @@ def test_a_download_is_complete_or_missing(tmp_path: Path, suffix: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         write_export(broken(), path)
-    assert [("before", path)] == [(each.read_text(), each) for each in tmp_path.iterdir()]
+    assert [("before", path)] == [(file.read_text(), file) for file in tmp_path.iterdir()]
     assert 1 == download(path, ENDED)
     assert "before" != path.read_bytes()[:6]
 
@@ -182,10 +182,10 @@ def test_a_streamed_download_is_the_same_file(tmp_path: Path, ending: str) -> No
     records = [ENDED._replace(identifier=str(number), payload='{"id":"x"}') for number in range(25_000)]
     path = tmp_path / f"records{ending}"
     download(path, *records)
-    sent = list(pieces(chunk_records(records), ending))
-    assert path.read_bytes() == b"".join(sent)
-    assert 3 <= len(sent)
-    assert max(map(len, sent)) < len(path.read_bytes())
+    chunks = list(pieces(chunk_records(records), ending))
+    assert path.read_bytes() == b"".join(chunks)
+    assert 3 <= len(chunks)
+    assert max(map(len, chunks)) < len(path.read_bytes())
 
 
 @pytest.mark.parametrize("ending", EXPORT_WRITERS)

@@ -22,8 +22,8 @@ NEXT_TRY = FIRST_RUN_AT + timedelta(minutes=5)
 
 def records(*seconds: int) -> list[ResultRecord]:
     return [
-        build_found_record("r", build_record(str(each), batch_ended_at=FIRST_RUN_AT + timedelta(seconds=each)))
-        for each in seconds
+        build_found_record("r", build_record(str(second), batch_ended_at=FIRST_RUN_AT + timedelta(seconds=second)))
+        for second in seconds
     ]
 
 
@@ -60,22 +60,22 @@ def test_a_page_is_sliced_from_chunks(offset: int, limit: int | None, expected: 
 @pytest.mark.usefixtures("_small_parts")
 def test_only_the_chunks_of_the_page_are_read() -> None:
     """Each chunk may be a file in a remote store."""
-    made = []
+    chunks = []
 
     def some() -> Iterator[RecordChunk]:
         for part in chunk_records(records(5, 4, 3, 2, 1)):
-            made.append(part)
+            chunks.append(part)
             yield part
 
     assert ["5", "4"] == names(slice_chunks(some(), limit=2))
-    assert 1 == len(made)
+    assert 1 == len(chunks)
 
 
 @pytest.mark.usefixtures("_small_parts")
 def test_streams_are_merged_by_time() -> None:
     """The records may be distributed unevenly over the streams."""
     streams = [records(9, 8, 1), records(7, 6, 5, 4, 3, 2), [], records(10)]
-    merged = merge_newest_first([chunk_records(each) for each in streams])
+    merged = merge_newest_first([chunk_records(stream) for stream in streams])
     assert ["10", "9", "8", "7", "6", "5", "4", "3", "2", "1"] == names(merged)
 
 

@@ -15,9 +15,9 @@ def a_piece(run_id: str = FIRST, **fields: object) -> RecordRowGroup:
 
 def test_a_position_contains_the_read_row_groups_and_all_earlier_runs() -> None:
     """It contains only the read row groups of the newest run, because that run may continue."""
-    taken = [a_piece(SECOND, row_group=group) for group in (0, 1)]
-    position = SyncLogPosition().advance(taken)
-    assert all(map(position.contains, [*taken, a_piece(FIRST, file_number=9)]))
+    row_groups = [a_piece(SECOND, row_group=group) for group in (0, 1)]
+    position = SyncLogPosition().advance(row_groups)
+    assert all(map(position.contains, [*row_groups, a_piece(FIRST, file_number=9)]))
     missing = [
         a_piece(SECOND, row_group=2),
         a_piece(SECOND, file_number=1),

@@ -342,11 +342,11 @@ def test_the_newest_queue_snapshot_is_read_back_unchanged(store: RecordStore) ->
     store.write_snapshot(a_snapshot(FIRST, watermark=2))
     store.write_snapshot(expected)
 
-    found = store.read_newest_snapshot("sync.hubspot")
+    snapshot = store.read_newest_snapshot("sync.hubspot")
 
-    assert (waiting, in_a_job) == tuple(found.units)
-    assert (waiting, in_a_job) == tuple(found.units), "the units can be read twice"
-    assert dataclasses.replace(expected, units=found.units) == found
+    assert (waiting, in_a_job) == tuple(snapshot.units)
+    assert (waiting, in_a_job) == tuple(snapshot.units), "the units can be read twice"
+    assert dataclasses.replace(expected, units=snapshot.units) == snapshot
 
 
 def test_a_sync_that_never_ran_has_no_queue_snapshot(store: RecordStore) -> None:
@@ -568,7 +568,7 @@ def test_a_dry_run_store_reads_but_writes_nothing(tmp_path: Path) -> None:
     alone = store.for_dry_run()
     alone.write_snapshot(a_snapshot(SECOND))
     alone.remove_snapshots("sync.hubspot")
-    for each in (alone, store):
-        found = each.read_newest_snapshot("sync.hubspot")
-        assert found is not None
-        assert FIRST == found.run_id
+    for reader in (alone, store):
+        snapshot = reader.read_newest_snapshot("sync.hubspot")
+        assert snapshot is not None
+        assert FIRST == snapshot.run_id
