@@ -85,14 +85,14 @@ def test_the_folder_of_a_killed_dry_run_is_removed(
 
 def test_the_folder_is_kept_while_its_jvm_still_writes(settings: Settings) -> None:
     """Files that are written after the removal would remain forever."""
-    left = settings.state / "dry" / "0123456789abcdef"
-    java = left / "locks" / "sessions" / "one.jvm"
+    folder = settings.state / "dry" / "0123456789abcdef"
+    java = folder / "locks" / "sessions" / "one.jvm"
     java.parent.mkdir(parents=True)
     with FileLock(java, purpose="is a JVM"):
         remove_dead_dry_run_folders(settings)
-        assert left.exists()
+        assert folder.exists()
     remove_dead_dry_run_folders(settings)
-    assert not left.exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("spark", [SparkSettings(master="spark://host:7077"), SparkSettings(remote="sc://host:15002")])
@@ -120,8 +120,8 @@ def test_nothing_remains_on_s3(tmp_path: Path) -> None:
                 file.write(b"1")
 
         def there() -> list[str]:
-            found = files.get_file_info(FileSelector(BUCKET, recursive=True))
-            return [each.base_name for each in found if each.is_file]
+            entries = files.get_file_info(FileSelector(BUCKET, recursive=True))
+            return [entry.base_name for entry in entries if entry.is_file]
 
         put(f"{BUCKET}/ware/mart/things/a.parquet")
         with open_dry_run_folder(settings) as dry:

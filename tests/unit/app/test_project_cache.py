@@ -32,10 +32,10 @@ def test_an_invalid_project_is_shown_in_its_last_valid_state(root: Path) -> None
     model = root / "models" / "sync" / "crm.sql"
     good = model.read_text()
     model.write_text(good.replace("merge", "mrege"))
-    told = look("/syncs/sync.crm")
-    assert 200 == told.status
-    assert "its last readable state is shown" in told.text
-    assert "did you mean 'merge'?" in told.text
+    page = look("/syncs/sync.crm")
+    assert 200 == page.status
+    assert "its last readable state is shown" in page.text
+    assert "did you mean 'merge'?" in page.text
     model.write_text(good)
     assert "its last readable state is shown" not in look("/syncs/sync.crm").text
 

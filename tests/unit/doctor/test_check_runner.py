@@ -161,8 +161,8 @@ def test_the_free_space_of_each_disk_is_reported(root: Path, monkeypatch: pytest
 
 
 def test_a_port_in_use_is_a_warning(root: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         machine = changed(without_spark(root), ui_port=port, dagster_url="https://dagster.example.com")
         results = [str(result) for result in disk_and_port_check.check_ports(machine)]
     assert f"port {port} is in use; unless `ondatra ui` runs already, give that command another --port" in results

@@ -45,10 +45,10 @@ def test_a_models_table_gives_its_columns_while_the_query_is_the_same(project, i
 
 def test_a_delta_source_gives_its_columns(project: Project) -> None:
     write_log(project.root / "lake" / "crm" / "deals", ("id",), definition="theirs")
-    known: Callable[[SourceInput | FileInput | ModelInput], object] = current_columns_lookup(project)
-    assert ["id"] == known(SourceInput(source="crm", table="deals", location="lake/crm"))
-    assert known(SourceInput(source="crm", table="none", location="lake/crm")) is None
-    assert known(SourceInput(source="crm", table="deals", location="main.crm")) is None
+    lookup: Callable[[SourceInput | FileInput | ModelInput], object] = current_columns_lookup(project)
+    assert ["id"] == lookup(SourceInput(source="crm", table="deals", location="lake/crm"))
+    assert lookup(SourceInput(source="crm", table="none", location="lake/crm")) is None
+    assert lookup(SourceInput(source="crm", table="deals", location="main.crm")) is None
 
 
 def test_the_columns_of_files_and_of_models_that_never_ran_are_unknown(project: Project) -> None:

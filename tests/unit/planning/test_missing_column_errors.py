@@ -71,7 +71,7 @@ def test_a_wrong_column_of_a_table_is_found(shop: Project) -> None:
 def test_the_table_counts_for_a_model_that_does_not_run(shop: Project) -> None:
     """Its definition was edited, but only another model is selected."""
     project = write(shop.root, {"models/raw/customers.sql": "select 'x' as email, 'y' as lastnme"})
-    of_run = [str(each) for each in find_missing_columns(project, {"raw.customers"}.__contains__, {"sync.crm"})]
+    of_run = [str(problem) for problem in find_missing_columns(project, {"raw.customers"}.__contains__, {"sync.crm"})]
     assert FOUND == of_run
     assert [] == found(project)
     assert [] == find_missing_columns(project, {"raw.customers"}.__contains__, {"raw.customers"})
@@ -145,8 +145,8 @@ def test_a_wrong_column_of_a_delta_source_is_found(tmp_path: Path) -> None:
     project = write(tmp_path, files)
     assert [] == found(project)
     write_log(tmp_path / "lake" / "crm" / "deals", ("amount",), CommitMetadata(definition="", inputs={}, run_id=""))
-    told = "models/a/b.sql:1: column 'amont' doesn't exist there; did you mean 'amount'?"
-    assert [f"{told} the columns are amount"] == found(project)
+    message = "models/a/b.sql:1: column 'amont' doesn't exist there; did you mean 'amount'?"
+    assert [f"{message} the columns are amount"] == found(project)
 
 
 def test_the_system_columns_of_a_kind_exist_too(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_the_system_columns_of_a_kind_exist_too(tmp_path: Path) -> None:
             "models/a/c.sql": "select id, is_current, valid_from_snapshot, is_curent from a.b",
         },
     )
-    told = "column 'is_curent' doesn't exist there; did you mean 'is_current'?"
-    assert [told] == [each.partition(": ")[2].partition(" the columns")[0] for each in found(project)]
+    message = "column 'is_curent' doesn't exist there; did you mean 'is_current'?"
+    assert [message] == [problem.partition(": ")[2].partition(" the columns")[0] for problem in found(project)]
 
 
 def test_column_names_that_may_be_patterns_are_left_to_spark(shop: Project) -> None:

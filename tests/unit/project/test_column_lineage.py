@@ -27,10 +27,10 @@ def shop(load_from_files):
 
 def direct(lineage: LineageResolver, model: str) -> dict[str, list[str] | None]:
     """Return each column's direct sources, or None if they are unknown."""
-    found = lineage.columns(lineage._project.model(model))
+    columns = lineage.columns(lineage._project.model(model))
     return {
         column.name: [f"{origin.input.name}.{origin.column}" for origin in column.origins] if column.is_known else None
-        for column in found
+        for column in columns
     }
 
 
@@ -172,6 +172,6 @@ def test_500_models_are_traced_in_one_or_two_seconds(load_from_files):
 
 def test_the_columns_of_the_models_own_table_are_looked_up(shop):
     """The lookup gets the model itself as an input."""
-    asked: list[Input] = []
-    LineageResolver(shop, lambda read: asked.append(read)).columns(shop.model("mart.totals"))
-    assert ModelInput(model="mart.totals") in asked
+    inputs: list[Input] = []
+    LineageResolver(shop, lambda read: inputs.append(read)).columns(shop.model("mart.totals"))
+    assert ModelInput(model="mart.totals") in inputs

@@ -423,7 +423,7 @@ def test_a_check_changes_the_checks_digest_but_not_the_definition(load_from_file
 
     assert definition(load_from_files, QUERY) == definition(load_from_files, f"-- @constraint: b > 0\n{QUERY}")
     assert digest("-- @audit: a>0\n-- @audit: b > 0") == digest("-- @audit: b > 0\n-- @audit: a > 0 -- or so")
-    digests = [digest(f"-- {said}") for said in ("", "@audit: a > 0", "@audit: a > 1", "@warning: a > 0")]
+    digests = [digest(f"-- {header}") for header in ("", "@audit: a > 0", "@audit: a > 1", "@warning: a > 0")]
     assert len(digests) == len(set(digests))
 
 

@@ -116,8 +116,8 @@ WRONG = {
 @pytest.mark.parametrize(("edit", "sentence"), WRONG.values(), ids=WRONG)
 def test_a_mistake_is_reported(tmp_path: Path, edit: tuple[str, str], sentence: str) -> None:
     """The sentence has the row, the call and what to write instead."""
-    told = problems_of(case(tmp_path, edited(edit)))
-    assert [one for one in told if sentence in one], told
+    problems = problems_of(case(tmp_path, edited(edit)))
+    assert [one for one in problems if sentence in one], problems
 
 
 FINALIZE = """
@@ -136,22 +136,24 @@ def finalize(succeeded, failed):
 )
 def test_finalize_is_tried_too(tmp_path: Path, ending: str, sentence: str | None) -> None:
     """If finalize() hides its failure, the API never receives its call."""
-    told = problems_of(case(tmp_path, GOOD + FINALIZE + ending))
-    assert (not told) if sentence is None else [one for one in told if sentence in one], told
+    problems = problems_of(case(tmp_path, GOOD + FINALIZE + ending))
+    assert (not problems) if sentence is None else [one for one in problems if sentence in one], problems
 
 
 def test_forgotten_deletes_are_reported(tmp_path: Path) -> None:
     """Users notice an undeleted contact last, and complain about it most."""
     text = edited(("        answer = http.delete(path)\n        if answer.status_code == 404:\n    ", ""))
-    told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
-    assert "after 2 versions the API doesn't hold what the table has: /v3/contacts/a1 is still there" in told[0]
+    problems = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
+    assert "after 2 versions the API doesn't hold what the table has: /v3/contacts/a1 is still there" in problems[0]
 
 
 def test_a_delete_of_a_missing_row_has_to_succeed(tmp_path: Path) -> None:
     """The first attempt deleted the row, but its answer was lost. The second attempt finds nothing."""
     text = edited(('        if answer.status_code == 404:\n            return "ok"\n', ""))
-    told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
-    assert "when DELETE /v3/contacts/a1 is done, but its answer is lost: a1 is retried until it is given up" in told[0]
+    problems = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
+    assert (
+        "when DELETE /v3/contacts/a1 is done, but its answer is lost: a1 is retried until it is given up" in problems[0]
+    )
 
 
 def test_a_repeated_insert_without_an_id_is_a_problem(tmp_path: Path) -> None:
@@ -166,8 +168,8 @@ def send(row):
 """
     versions = [[ADA], [ADA, BEN]]
     posts = case(tmp_path, text, kind="append", key=[], versions=versions)
-    (told,) = {problem.partition(":")[0] for problem in problems_of(posts)[:1]}
-    assert "when POST /posts is done, but its answer is lost" == told
+    (fault,) = {problem.partition(":")[0] for problem in problems_of(posts)[:1]}
+    assert "when POST /posts is done, but its answer is lost" == fault
 
 
 SHEET = """

@@ -99,10 +99,10 @@ def test_an_import_returns_the_result_of_each_entry_at_the_second_poll(api: Demo
     operations = [{"key": "1:insert", "upsert": STEP}, {"key": "2:insert", "upsert": {"status": "open"}}]
     status, job = answer_of(client.post("/crm/imports", json={"operations": operations}))
     assert (202, "running") == (status, job["status"])
-    told = [client.get(f"/crm/imports/{job['id']}").json() for _ in range(2)]
-    assert ["running", "complete"] == [each["status"] for each in told]
+    polls = [client.get(f"/crm/imports/{job['id']}").json() for _ in range(2)]
+    assert ["running", "complete"] == [poll["status"] for poll in polls]
     nameless = "reject: a timeline entry needs its entry_id"
-    assert [["1:insert", "ok"], ["2:insert", nameless]] == told[1]["results"]
+    assert [["1:insert", "ok"], ["2:insert", nameless]] == polls[1]["results"]
     assert {"50001 open": STEP} == api.timeline()
 
 

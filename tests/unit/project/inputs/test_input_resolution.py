@@ -58,8 +58,8 @@ def test_an_unknown_input_says_what_to_do(parts, expected):
 def test_a_source_is_a_folder_or_a_schema(tmp_path, location, expected):
     (tmp_path / "tables").mkdir()
     source = SourceInput(source="crm", table="My Deals", location=location)
-    found = source_table_address(source, read_settings(tmp_path, {}))
-    assert (expected and expected.replace("ROOT", str(tmp_path))) == found
+    address = source_table_address(source, read_settings(tmp_path, {}))
+    assert (expected and expected.replace("ROOT", str(tmp_path))) == address
 
 
 def test_a_source_on_s3_has_its_access_keys(tmp_path):

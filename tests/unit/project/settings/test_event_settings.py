@@ -24,29 +24,33 @@ def test_limits_apply_without_a_setting(tmp_path: Path) -> None:
 
 
 def test_settings_are_read_from_the_file(tmp_path: Path) -> None:
-    told = events(
+    event_settings = events(
         tmp_path,
         'events = { max_bytes = 5, unknown_fields = "refuse", per_second = "7",'
         ' origins = ["https://a.example", "https://b.example"] }',
     )
     assert (5, "refuse", 7, ("https://a.example", "https://b.example")) == (
-        told.max_bytes,
-        told.unknown_fields,
-        told.per_second,
-        told.origins,
+        event_settings.max_bytes,
+        event_settings.unknown_fields,
+        event_settings.per_second,
+        event_settings.origins,
     )
 
 
 def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
-    told = events(
+    event_settings = events(
         tmp_path,
         "events.flush_seconds = 5",
         ONDATRA_EVENTS_FLUSH_SECONDS="90",
         ONDATRA_EVENTS_ORIGINS="https://a.example, *",
         ONDATRA_EVENTS_HOSTS="a.example, [fd00::1]",
     )
-    assert ("a.example", "[fd00::1]") == told.hosts
-    assert (90, ("https://a.example", "*"), True) == (told.flush_seconds, told.origins, told.allows_any_origin)
+    assert ("a.example", "[fd00::1]") == event_settings.hosts
+    assert (90, ("https://a.example", "*"), True) == (
+        event_settings.flush_seconds,
+        event_settings.origins,
+        event_settings.allows_any_origin,
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def refusal(root: Path, environ: dict[str, str] | None = None) -> list[str]:
 
 def test_a_project_without_settings_has_defaults(tmp_path):
     """pyproject.toml is optional."""
-    given = read_settings(tmp_path, {"XDG_CACHE_HOME": "/cache"})
+    settings = read_settings(tmp_path, {"XDG_CACHE_HOME": "/cache"})
     expected = read_settings_and_defaults.Settings(
         root=tmp_path,
         state=tmp_path / ".ondatra",
@@ -40,7 +40,7 @@ def test_a_project_without_settings_has_defaults(tmp_path):
         maven_mirror=None,
         java_home=None,
     )
-    assert expected == given
+    assert expected == settings
 
 
 def test_the_jars_have_the_version_of_the_installed_delta_package():
@@ -63,13 +63,13 @@ def test_the_settings_file_is_read(tmp_path):
         old = "data/old tables"
         """,
     )
-    given = read_settings(root, {})
-    assert given.sinks == "dry"
-    assert given.warehouse == "s3a://lake/tables"
-    assert given.tracking == str(tmp_path / "records")
-    assert given.organization == "7"
-    assert given.spark.master == "local[2]"
-    assert given.sources == {"crm": "main.crm", "old": "data/old tables"}
+    settings = read_settings(root, {})
+    assert settings.sinks == "dry"
+    assert settings.warehouse == "s3a://lake/tables"
+    assert settings.tracking == str(tmp_path / "records")
+    assert settings.organization == "7"
+    assert settings.spark.master == "local[2]"
+    assert settings.sources == {"crm": "main.crm", "old": "data/old tables"}
 
 
 @pytest.mark.parametrize(
@@ -184,38 +184,38 @@ def test_every_setting_has_a_variable():
 
 def test_spark_settings_have_variables(tmp_path):
     root = toml(tmp_path, '[tool.ondatra.spark]\nmaster = "yarn"\n')
-    given = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[1]", "ONDATRA_SPARK_REMOTE": "sc://host"})
-    assert given.spark == SparkSettings(master="local[1]", remote="sc://host")
+    settings = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[1]", "ONDATRA_SPARK_REMOTE": "sc://host"})
+    assert settings.spark == SparkSettings(master="local[1]", remote="sc://host")
 
 
 def test_a_table_in_a_variable_is_json_and_is_merged_into_the_file(tmp_path):
     """The user changes one entry without repeating the others."""
     root = toml(tmp_path, '[tool.ondatra.sources]\ncrm = "a.b"\nerp = "c.d"\n')
-    given = read_settings(root, {"ONDATRA_SOURCES": '{"crm": "x.y"}'})
-    assert given.sources == {"crm": "x.y", "erp": "c.d"}
+    settings = read_settings(root, {"ONDATRA_SOURCES": '{"crm": "x.y"}'})
+    assert settings.sources == {"crm": "x.y", "erp": "c.d"}
 
 
 def test_an_empty_variable_counts_as_not_set(tmp_path):
     """CI sets a variable to an empty text when its secret is missing."""
     root = toml(tmp_path, '[tool.ondatra]\nsinks = "dry"\n')
-    given = read_settings(root, {"ONDATRA_SINKS": "", "KEY": ""})
-    assert given.sinks == "dry"
-    assert given.secret("KEY") is None
+    settings = read_settings(root, {"ONDATRA_SINKS": "", "KEY": ""})
+    assert settings.sinks == "dry"
+    assert settings.secret("KEY") is None
 
 
 def test_dot_env_has_secrets_and_settings_and_the_environment_wins(tmp_path):
     (tmp_path / ".env").write_text('A=file\nB="two words"\nC=file\nONDATRA_SINKS=off\nD\n')
-    given = read_settings(tmp_path, {"C": "environment"})
-    assert [given.secret(name) for name in "ABCDE"] == ["file", "two words", "environment", None, None]
-    assert given.sinks == "off"
+    settings = read_settings(tmp_path, {"C": "environment"})
+    assert [settings.secret(name) for name in "ABCDE"] == ["file", "two words", "environment", None, None]
+    assert settings.sinks == "off"
 
 
 def test_values_in_dot_env_are_read_literally(tmp_path):
     """A password may contain a dollar sign."""
     (tmp_path / ".env").write_bytes(b"\xef\xbb\xbfKEY=p$HOME${HOME}\r\nOTHER=x\r\n")
-    given = read_settings(tmp_path, {"HOME": "/home/anna"})
-    assert given.secret("KEY") == "p$HOME${HOME}"
-    assert given.secret("OTHER") == "x"
+    settings = read_settings(tmp_path, {"HOME": "/home/anna"})
+    assert settings.secret("KEY") == "p$HOME${HOME}"
+    assert settings.secret("OTHER") == "x"
 
 
 def test_dot_env_is_never_copied_to_the_environment(tmp_path):
@@ -236,8 +236,8 @@ def test_secrets_are_never_shown(tmp_path):
     root = toml(
         tmp_path, '[tool.ondatra.spark]\nremote = "sc://h/;token=hunter2"\nconf."fs.s3a.secret.key" = "hunter2"\n'
     )
-    given = read_settings(root, {"TOKEN": "hunter2"})
-    assert "hunter2" not in repr(given) + str(given) + repr(given.secrets) + f"{given.spark}"
+    settings = read_settings(root, {"TOKEN": "hunter2"})
+    assert "hunter2" not in repr(settings) + str(settings) + repr(settings.secrets) + f"{settings.spark}"
 
 
 def test_secrets_are_found_by_name():
@@ -322,8 +322,8 @@ def test_a_byte_order_mark_is_ignored(tmp_path):
 def test_paths_do_not_depend_on_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "p").mkdir()
     monkeypatch.chdir(tmp_path)
-    given = read_settings(Path("p"), {"ONDATRA_WAREHOUSE": "w", "ONDATRA_JARS": "j"})
-    assert (given.root, given.warehouse, given.jars) == (
+    settings = read_settings(Path("p"), {"ONDATRA_WAREHOUSE": "w", "ONDATRA_JARS": "j"})
+    assert (settings.root, settings.warehouse, settings.jars) == (
         tmp_path / "p",
         str(tmp_path / "p" / "w"),
         tmp_path / "p" / "j",

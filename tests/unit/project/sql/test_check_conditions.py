@@ -8,8 +8,8 @@ from ondatra_dagster.project.sql.check_conditions import build_row_checks, read_
 
 
 def names(*conditions: str) -> list[str]:
-    written = [(CheckType.CONSTRAINT, read_condition(text), line) for line, text in enumerate(conditions)]
-    return [check.name for check in build_row_checks(written)]
+    checks = [(CheckType.CONSTRAINT, read_condition(text), line) for line, text in enumerate(conditions)]
+    return [check.name for check in build_row_checks(checks)]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_check_is_named_after_its_condition() -> None:
 
 def test_no_two_checks_of_a_model_have_the_same_name() -> None:
     """Dagster would refuse the asset. A name doesn't depend on the order of the checks."""
-    found = names("a = 'x'", "a = 'X'", "a > 1")
-    assert 3 == len(set(found))
-    assert found == names("a > 1", "a = 'X'", "a = 'x'")[::-1]
+    check_names = names("a = 'x'", "a = 'X'", "a > 1")
+    assert 3 == len(set(check_names))
+    assert check_names == names("a > 1", "a = 'X'", "a = 'x'")[::-1]
 
 
 @pytest.mark.parametrize("text", ["'日' = '本'", " and ".join(f"column_{n} > 0" for n in range(20))])

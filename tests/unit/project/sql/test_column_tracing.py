@@ -207,8 +207,8 @@ def test_a_later_expression_can_use_an_alias(sql, expected):
 )
 def test_a_column_that_cannot_be_traced_is_unknown(sql):
     """A column's sources are never guessed."""
-    made = flow(sql).find_column("p")
-    assert made is None or not made.is_known
+    sources = flow(sql).find_column("p")
+    assert sources is None or not sources.is_known
 
 
 def test_an_unpivot_has_the_values_of_its_columns():
@@ -219,8 +219,8 @@ def test_an_unpivot_has_the_values_of_its_columns():
 
 
 def test_a_star_of_unknown_columns_traces_each_name_to_its_input():
-    given = flow("select *, y as z from (select * from s.u)")
-    assert ("s.u.q", "s.u.y") == (shown(given.find_column("q")), shown(given.find_column("z")))
+    relation = flow("select *, y as z from (select * from s.u)")
+    assert ("s.u.q", "s.u.y") == (shown(relation.find_column("q")), shown(relation.find_column("z")))
 
 
 def test_an_expression_without_a_name_is_a_column_without_a_name():

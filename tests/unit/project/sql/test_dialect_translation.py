@@ -204,8 +204,8 @@ def test_an_invalid_call_is_a_problem_at_its_line(call, what, remedy):
 
 
 def test_all_invalid_calls_are_reported_together(find_problems):
-    found = find_problems({"models/a/b.sql": "select json_object('a') as a,\n json_group_array() as b"})
-    assert ["models/a/b.sql:1", "models/a/b.sql:2"] == [line[:16] for line in found]
+    problems = find_problems({"models/a/b.sql": "select json_object('a') as a,\n json_group_array() as b"})
+    assert ["models/a/b.sql:1", "models/a/b.sql:2"] == [line[:16] for line in problems]
 
 
 def test_the_definition_is_computed_from_the_users_text(load_from_files):

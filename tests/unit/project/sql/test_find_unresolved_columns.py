@@ -27,7 +27,7 @@ def unresolved(sql: str, *, unknown: str = "") -> list[UnresolvedColumn]:
     """Return the unresolved columns if the columns of every table except `unknown` are known."""
     query = parse_query(sql)
     references = find_references(query, NAMES).references
-    inputs = {each.start: each.input for each in references if not each.is_qualifier}
+    inputs = {reference.start: reference.input for reference in references if not reference.is_qualifier}
 
     def relation_of(table: exp.Table) -> Relation:
         read = inputs.get(table.parts[0].meta.get("start", -1))
@@ -134,8 +134,8 @@ def test_a_table_with_unknown_columns_may_have_any_column() -> None:
 
 def test_an_unresolved_column_has_its_line_and_the_known_columns() -> None:
     sql = "select\n    c.id,\n    c.nam\nfrom shop.customers c\njoin hr.customers h on h.id = c.id"
-    known = ("id", "name", "country", "tags", "address", "j")
-    assert [UnresolvedColumn("c.nam", 3, "nam", known)] == unresolved(sql)
+    known_columns = ("id", "name", "country", "tags", "address", "j")
+    assert [UnresolvedColumn("c.nam", 3, "nam", known_columns)] == unresolved(sql)
 
 
 def test_a_column_is_reported_once_per_line() -> None:

@@ -19,14 +19,14 @@ def found_in(sql: str) -> InputReferences:
 
 def rewritten(sql: str) -> str:
     """Return the query that Spark gets. The view of each input is the input's name in brackets."""
-    found = found_in(sql)
-    assert () == found.unreadable_inputs
-    views = {each.name: f"[{each.name}]" for each in found.inputs}
-    return replace_names(parse_query(sql).sql, found.references, views, ()).replace("`[", "[").replace("]`", "]")
+    references = found_in(sql)
+    assert () == references.unreadable_inputs
+    views = {query_input.name: f"[{query_input.name}]" for query_input in references.inputs}
+    return replace_names(parse_query(sql).sql, references.references, views, ()).replace("`[", "[").replace("]`", "]")
 
 
 def inputs_of(sql: str) -> list[str]:
-    return [each.name for each in found_in(sql).inputs]
+    return [query_input.name for query_input in found_in(sql).inputs]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_cte_does_not_hide_a_schema():
 
 
 def test_a_cte_is_visible_only_in_its_own_query():
-    found = found_in("select * from (with a as (select 1) select * from a) x, a")
-    assert ["'a' is not an input"] == [missing.description for missing in found.unreadable_inputs]
+    references = found_in("select * from (with a as (select 1) select * from a) x, a")
+    assert ["'a' is not an input"] == [missing.description for missing in references.unreadable_inputs]
 
 
 @pytest.mark.parametrize(
@@ -325,17 +325,17 @@ def test_the_same_file_with_other_options_is_another_input():
 
 
 def test_a_source_is_an_input():
-    found = found_in("select * from CRM.`Deals 2024` d join old.t on true")
+    references = found_in("select * from CRM.`Deals 2024` d join old.t on true")
     expected: tuple[Input, ...] = (
         SourceInput(source="crm", table="Deals 2024", location="main.crm"),
         SourceInput(source="old", table="t", location="data/old"),
     )
-    assert expected == found.inputs
+    assert expected == references.inputs
 
 
 def test_each_input_has_the_line_of_its_first_reference():
-    found = found_in("select *\nfrom mart.orders o\njoin raw.a on true\njoin mart.orders p on true")
-    assert ((ModelInput(model="mart.orders"), 2), (ModelInput(model="raw.a"), 3)) == found.lines
+    references = found_in("select *\nfrom mart.orders o\njoin raw.a on true\njoin mart.orders p on true")
+    assert ((ModelInput(model="mart.orders"), 2), (ModelInput(model="raw.a"), 3)) == references.lines
 
 
 @pytest.mark.parametrize(
@@ -405,8 +405,10 @@ def test_the_rewritten_query_reads_only_views(parts, table, between):
     """In any combination of queries no input's name remains, and Spark's text can be parsed."""
     sql = between.join(part.format(t=table) for part in parts)
     query = parse_query(sql)
-    found = find_references(query, NAMES)
-    text = replace_names(query.sql, found.references, {each.name: "v" for each in found.inputs}, ())
+    references = find_references(query, NAMES)
+    text = replace_names(
+        query.sql, references.references, {query_input.name: "v" for query_input in references.inputs}, ()
+    )
     again = find_references(parse_query(text), NAMES)
     assert {"'v' is not an input"} == {missing.description for missing in again.unreadable_inputs}
     assert () == again.references

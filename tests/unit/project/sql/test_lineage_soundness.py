@@ -53,9 +53,11 @@ def values(tables: "duckdb.DuckDBPyConnection", sql: str) -> list[list[object]]:
 def test_a_column_changes_only_with_its_sources(tables, seed):
     """A missing source would be a wrong answer. A source too many is only a careful one."""
     query = QueryGenerator(random.Random(seed)).write_query()
-    given = flow(query.text)
-    assert (list(query.columns), None) == ([column.name for column in given.columns], given.unknown_columns), query.text
-    assert all(column.sources.is_known for column in given.columns), query.text
+    relation = flow(query.text)
+    assert (list(query.columns), None) == ([column.name for column in relation.columns], relation.unknown_columns), (
+        query.text
+    )
+    assert all(column.sources.is_known for column in relation.columns), query.text
     before = values(tables, query.text)
     for table, names in TABLES.items():
         for name in names[1:]:
@@ -63,6 +65,6 @@ def test_a_column_changes_only_with_its_sources(tables, seed):
             tables.execute(f"update {table} set {name} = {name} * 7 + 1000000")
             after = values(tables, query.text)
             tables.rollback()
-            for column, was, became in zip(given.columns, before, after, strict=True):
+            for column, was, became in zip(relation.columns, before, after, strict=True):
                 origins = {(origin.input.name, origin.column) for origin in column.sources.origins}
                 assert was == became or (table, name) in origins, (column.name, table, name, query.text)

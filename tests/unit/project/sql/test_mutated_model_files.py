@@ -67,13 +67,15 @@ def files(chance: random.Random) -> Iterator[str]:
 def look_at(draft: ParsedModelFile) -> Iterator[Problem]:
     """Yield the problems of a query, from all steps of loading."""
     query = draft.query
-    found = find_references(query, NAMES)
+    references = find_references(query, NAMES)
     is_row_by_row(query.tree), excludes_last_value(query.tree)
     trace_columns(query.tree, lambda _: opaque_relation())
-    said = replace_names(query.sql, found.references, {read.name: "v" for read in found.inputs}, query.dialect.edits)
-    within = sum(query.sql.count("\n", name.start, name.end) for name in found.references)
-    assert query.sql.count("\n") - within <= said.count("\n") <= query.sql.count("\n")
-    return map(draft.query_problem, found.unreadable_inputs)
+    text = replace_names(
+        query.sql, references.references, {read.name: "v" for read in references.inputs}, query.dialect.edits
+    )
+    within = sum(query.sql.count("\n", name.start, name.end) for name in references.references)
+    assert query.sql.count("\n") - within <= text.count("\n") <= query.sql.count("\n")
+    return map(draft.query_problem, references.unreadable_inputs)
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -7,8 +7,8 @@ from ondatra_dagster.project.sql.query_parser import parse_query
 
 
 def columns_of(sql: str) -> tuple[list[str], bool]:
-    found = read_output_columns(parse_query(sql).tree)
-    return [column.name for column in found.columns], found.is_complete
+    output_columns = read_output_columns(parse_query(sql).tree)
+    return [column.name for column in output_columns.columns], output_columns.is_complete
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_a_name_that_spark_chooses_is_not_guessed(sql, expected):
 
 
 def test_a_column_is_found_only_with_its_own_name():
-    found = read_output_columns(parse_query("select Customer_ID from x.y").tree)
-    assert ("Customer_ID", None) == (found.find_column("customer_id"), found.find_column("id"))
+    output_columns = read_output_columns(parse_query("select Customer_ID from x.y").tree)
+    assert ("Customer_ID", None) == (output_columns.find_column("customer_id"), output_columns.find_column("id"))
 
 
 def test_columns_have_their_lines():
-    found = read_output_columns(parse_query("select\n  a,\n  b + 1 as c\nfrom x.y").tree)
-    assert [("a", 2), ("c", 3)] == [tuple(column) for column in found.columns]
+    output_columns = read_output_columns(parse_query("select\n  a,\n  b + 1 as c\nfrom x.y").tree)
+    assert [("a", 2), ("c", 3)] == [tuple(column) for column in output_columns.columns]
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_some_column_names_are_reserved(name, expected):
 
 def test_a_field_named_like_a_literal_has_its_tables_line() -> None:
     """`t.null` and `t.true` are columns of t, and the parser gives no position for their names."""
-    found = read_output_columns(parse_query("select\n  t.null,\n  a.t.true\nfrom a.t").tree)
-    assert [("null", 2), ("true", 3)] == list(found.columns)
+    output_columns = read_output_columns(parse_query("select\n  t.null,\n  a.t.true\nfrom a.t").tree)
+    assert [("null", 2), ("true", 3)] == list(output_columns.columns)
