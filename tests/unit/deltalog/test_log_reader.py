@@ -99,21 +99,21 @@ def test_changes_of_rows_by_another_definition_are_found(tmp_path: Path) -> None
     commit(tmp_path, 2, info(dataclasses.replace(NOTE, definition="e")), CREATED)
     commit(tmp_path, 3, info(dataclasses.replace(NOTE, definition="e")), add(changes=False))
     commit(tmp_path, 4, info(), add())
-    found = {
+    changes_by_definition = {
         definition: [after for after in range(5) if is_changed_by_another(tmp_path, after=after, definition=definition)]
         for definition in ("d", "e")
     }
-    assert {"d": [], "e": [0]} == found
+    assert {"d": [], "e": [0]} == changes_by_definition
 
 
 def test_a_log_without_old_commits_is_read_from_its_checkpoint(tmp_path: Path) -> None:
     """Another program's table may keep its commits for only a month."""
     commit(tmp_path, 12, info(), add())
-    said = CREATED["metaData"] | {"configuration": [("a", "b")]}
+    table_metadata = CREATED["metaData"] | {"configuration": [("a", "b")]}
     kind = pa.struct(
         [("id", pa.string()), ("schemaString", pa.string()), ("configuration", pa.map_(pa.string(), pa.string()))]
     )
-    table = pa.table({"metaData": pa.array([None, said], kind)})
+    table = pa.table({"metaData": pa.array([None, table_metadata], kind)})
     pq.write_table(table, tmp_path / "_delta_log" / f"{10:020}.checkpoint.parquet")
     state = read_table_state(tmp_path)
     assert state is not None

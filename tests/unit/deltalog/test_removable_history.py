@@ -143,11 +143,12 @@ def test_a_commit_without_a_time_counts_as_new(tmp_path: Path) -> None:
 def checkpoint(table: Path, version: int, *, is_whole: bool = True) -> str:
     text = pa.string()
     kind = pa.struct([("id", text), ("schemaString", text), ("configuration", pa.map_(text, text))])
-    made = {**metadata(*COLUMNS)["metaData"], "configuration": []}
+    table_metadata = {**metadata(*COLUMNS)["metaData"], "configuration": []}
     columns = {
         "protocol": pa.array([{"minReaderVersion": 1}, None], pa.struct([("minReaderVersion", pa.int32())])),
         "metaData": pa.array(
-            [None, {"id": made["id"], "schemaString": made["schemaString"]} if is_whole else None], kind
+            [None, {"id": table_metadata["id"], "schemaString": table_metadata["schemaString"]} if is_whole else None],
+            kind,
         ),
         "add": pa.array([None, None], pa.struct([("path", pa.string())])),
     }
@@ -167,8 +168,8 @@ def test_old_commits_are_removed_when_a_checkpoint_replaces_them(tmp_path: Path)
     commits = [f"{version:020}.json" for version in range(6)]
     assert {*commits, f"{2:020}.crc", f".{2:020}.json.crc", names[0]} == set(past.log_files)
     assert 0 < remove_log_files(tmp_path, past)
-    left = {path.name for path in log.iterdir()}
-    assert {"_last_checkpoint", *names[1:], *(f"{version:020}.json" for version in range(6, 13))} == left
+    remaining_names = {path.name for path in log.iterdir()}
+    assert {"_last_checkpoint", *names[1:], *(f"{version:020}.json" for version in range(6, 13))} == remaining_names
     assert () == find_removable_history(tmp_path, state_of(tmp_path), needed_version=7, before=30 * DAY).log_files
 
 

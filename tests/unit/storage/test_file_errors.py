@@ -60,9 +60,9 @@ def test_the_error_about_a_busy_file_does_not_say_to_move_it_away(path: Path) ->
         other.execute("pragma locking_mode = exclusive")
         other.execute("begin exclusive")
         other.execute("create table x (a)")
-        with pytest.raises(BusyError, match=r"a\.sqlite can't be used: .* another process .* try again") as told:
+        with pytest.raises(BusyError, match=r"a\.sqlite can't be used: .* another process .* try again") as error:
             open_database(path, ONE, wait_seconds=0)
-    assert "move it away" not in str(told.value)
+    assert "move it away" not in str(error.value)
 
 
 def test_a_full_disk_is_reported_outside_of_a_transaction_too(path: Path) -> None:
@@ -81,9 +81,9 @@ def test_a_disk_that_fails_does_not_count_as_a_damaged_file(path: Path, use: Cal
     with open_database(path, ONE) as store:
         store.execute_many("insert into t values (randomblob(?))", [(1000,)] * 50)
         store.execute("delete from t")
-    with limit_file_size(), pytest.raises(StateError, match=r"(fails \(disk I/O error\)|largest size)") as told:
+    with limit_file_size(), pytest.raises(StateError, match=r"(fails \(disk I/O error\)|largest size)") as error:
         use(path)
-    assert "move it away" not in str(told.value)
+    assert "move it away" not in str(error.value)
 
 
 @pytest.mark.parametrize("use", [look, write, lock, is_locked])
@@ -169,9 +169,9 @@ def test_an_error_of_sqlite_is_found_behind_the_error_of_a_library(tmp_path: Pat
     """Dagster's storage wraps it. Errors of other kinds aren't errors of the disk."""
     with open_database(tmp_path / "a.sqlite", ONE) as store:
         store.execute("pragma max_page_count = 8")
-        found = _wrapped(store)
-    assert isinstance(found, DiskFullError)
-    assert f"{tmp_path} can't be written" in str(found)
+        error = _wrapped(store)
+    assert isinstance(error, DiskFullError)
+    assert f"{tmp_path} can't be written" in str(error)
     assert disk_error(ValueError("else"), tmp_path) is None
     assert disk_error(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), tmp_path) is None
 

@@ -52,18 +52,23 @@ def test_the_lock_of_a_killed_process_is_free_immediately(tmp_path, lock_process
 
 def test_a_waiting_process_says_so_once_and_gives_up_in_time(tmp_path, lock_process):
     """A wait without a message looks like a hang."""
-    told, slept, now = [], [], [0.0]
+    messages, slept, now = [], [], [0.0]
 
     def sleep(seconds):
         slept.append(seconds)
         now[0] += seconds
 
     lock = FileLock(
-        tmp_path / "crm.lock", purpose="test", wait_seconds=1, clock=lambda: now[0], sleep=sleep, on_wait=told.append
+        tmp_path / "crm.lock",
+        purpose="test",
+        wait_seconds=1,
+        clock=lambda: now[0],
+        sleep=sleep,
+        on_wait=messages.append,
     )
     with pytest.raises(BusyError):
         lock.acquire()
-    assert 1 == len(told)
+    assert 1 == len(messages)
     assert 1 <= sum(slept) < 1.5
 
 

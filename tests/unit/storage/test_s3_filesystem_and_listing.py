@@ -38,8 +38,8 @@ def store() -> Iterator[MinimalS3Server]:
 def test_an_s3_address_matches_the_same_objects_as_in_spark(
     store: MinimalS3Server, address: str, expected: list[str]
 ) -> None:
-    found = [each.path.removeprefix("lake/") for each in list_objects(address, store.access)]
-    assert expected == found
+    paths = [file.path.removeprefix("lake/") for file in list_objects(address, store.access)]
+    assert expected == paths
 
 
 def test_an_object_that_was_replaced_has_another_version(store: MinimalS3Server, tmp_path: Path) -> None:

@@ -73,19 +73,19 @@ def test_a_cause_inside_a_java_error_is_found() -> None:
 
 
 def test_the_failed_call_is_not_part_of_the_sentence() -> None:
-    said = shorten_message(
+    message = shorten_message(
         "An error occurred while calling o19.count.\n: org.apache.spark.SparkException:"
         " [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file x."
         "  SQLSTATE: KD001\n\tat org.apache.spark.sql.errors.QueryExecutionErrors"
     )
-    assert "Encountered error while reading file x." == said
+    assert "Encountered error while reading file x." == message
 
 
 def test_a_better_explanation_replaces_sparks_message() -> None:
     """It has its own file and line."""
-    told = "models/a/b.sql:9: x has a bad row"
-    better = explain_model_errors(MODEL, lambda text: told if "FAILED" in text else None)
-    with pytest.raises(WarehouseError, match=f"^{told}$"), better:
+    explanation = "models/a/b.sql:9: x has a bad row"
+    better = explain_model_errors(MODEL, lambda text: explanation if "FAILED" in text else None)
+    with pytest.raises(WarehouseError, match=f"^{explanation}$"), better:
         raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")
     with pytest.raises(WarehouseError, match=r"^models/a/b\.sql:4: no$"), explain_model_errors(MODEL, lambda _: None):
         raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")

@@ -123,8 +123,8 @@ def test_only_one_of_two_processes_fetches(tmp_path: Path, repository: MavenRepo
         assert half_sent.wait(60)
         with a_process(tmp_path, repository) as second:
             assert second.stdout
-            told = second.stdout.readline()
-            assert f"waiting for process {first.pid} (fetches jars)" in told
+            line = second.stdout.readline()
+            assert f"waiting for process {first.pid} (fetches jars)" in line
             second_waits.set()
             assert ["done\n"] == second.stdout.readlines()
     assert (0, 0) == (first.returncode, second.returncode)
@@ -161,24 +161,24 @@ def test_an_answer_that_ends_early_is_refused(tmp_path: Path, repository: MavenR
 
 
 def test_without_a_network_the_message_says_what_to_fetch_and_where_to_put_it(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://user:s3cret@127.0.0.1:{taken.getsockname()[1]}/maven"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://user:s3cret@127.0.0.1:{server.getsockname()[1]}/maven"
     with pytest.raises(SparkSetupError) as failure:
         fetch_jar_set(tmp_path / "jars", JARS, url, NULL_LISTENER)
-    said = str(failure.value)
-    assert said.startswith(f"The test's jars are not in {tmp_path / 'jars'} and could not be fetched: alpha-1.0")
-    assert "Set maven_mirror in [tool.ondatra]" in said
-    assert "the 2 files that `python -m ondatra_dagster.warehouse.spark.jar_download --list` lists" in said
-    assert said.endswith(f"and put them into {tmp_path / 'jars'}")
-    assert "\n" not in said
-    assert "s3cret" not in said
+    message = str(failure.value)
+    assert message.startswith(f"The test's jars are not in {tmp_path / 'jars'} and could not be fetched: alpha-1.0")
+    assert "Set maven_mirror in [tool.ondatra]" in message
+    assert "the 2 files that `python -m ondatra_dagster.warehouse.spark.jar_download --list` lists" in message
+    assert message.endswith(f"and put them into {tmp_path / 'jars'}")
+    assert "\n" not in message
+    assert "s3cret" not in message
 
 
 @pytest.mark.parametrize("to", ["http://maven.example.com/x.jar", "ftp://maven.example.com/x.jar"])
 def test_a_redirect_from_https_to_http_is_refused(to: str) -> None:
     """Otherwise a mirror's redirects could bypass the protection of `maven_mirror`."""
-    asked = urllib.request.Request("https://maven.example.com/x.jar")
-    arguments = (asked, io.BytesIO(), 302, "Found", http.client.HTTPMessage())
+    request = urllib.request.Request("https://maven.example.com/x.jar")
+    arguments = (request, io.BytesIO(), 302, "Found", http.client.HTTPMessage())
     with pytest.raises(urllib.error.URLError, match="it redirects from https to"):
         ProtectedRedirects().redirect_request(*arguments, to)
     assert ProtectedRedirects().redirect_request(*arguments, "https://cdn.example.com/x.jar")
@@ -213,8 +213,8 @@ def test_the_list_has_the_jars_that_would_be_fetched(
 
 
 def versions(jars: JarSet, artifacts: Sequence[str]) -> set[str]:
-    found = {jar.artifact: jar.version for jar in jars.jars}
-    return {found[artifact] for artifact in artifacts}
+    versions_by_artifact = {jar.artifact: jar.version for jar in jars.jars}
+    return {versions_by_artifact[artifact] for artifact in artifacts}
 
 
 def test_the_pins_match_the_releases_in_use() -> None:

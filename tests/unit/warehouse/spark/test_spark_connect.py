@@ -11,14 +11,14 @@ from ondatra_dagster.warehouse.spark.spark_connect import connect_to_server
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))
+        return int(bound_socket.getsockname()[1])
 
 
 def test_a_server_that_is_down_is_reported(closed_port: int) -> None:
-    said = rf"no Spark Connect server answers at 127\.0\.0\.1:{closed_port} .*: start it, or correct spark"
-    with pytest.raises(WarehouseError, match=said) as error:
+    pattern = rf"no Spark Connect server answers at 127\.0\.0\.1:{closed_port} .*: start it, or correct spark"
+    with pytest.raises(WarehouseError, match=pattern) as error:
         connect_to_server(f"sc://127.0.0.1:{closed_port}/;token=hush-hush", {})
     assert "hush" not in str(error.value)
 

@@ -20,14 +20,14 @@ def settings(tmp_path: Path, **variables: str) -> Settings:
 
 def test_keys_are_never_on_the_command_line(tmp_path: Path) -> None:
     """Every user of the machine can read the command line."""
-    given = settings(tmp_path, **S3)
-    conf = _driver_conf(given, [])
+    project_settings = settings(tmp_path, **S3)
+    conf = _driver_conf(project_settings, [])
     assert "true" == conf["spark.sql.x"]
     assert "hush" not in str(conf)
     assert {
         "spark.hadoop.fs.s3a.secret.key": "hush-hush",
         "spark.hadoop.fs.s3a.session.token": "hush-too",
-    } == _secret_conf(given)
+    } == _secret_conf(project_settings)
 
 
 def test_s3_keys_are_not_passed_to_spark_without_s3_tables(tmp_path: Path) -> None:
@@ -37,18 +37,20 @@ def test_s3_keys_are_not_passed_to_spark_without_s3_tables(tmp_path: Path) -> No
 def test_the_machines_of_a_cluster_get_their_settings(tmp_path: Path) -> None:
     """They need Delta's jars, and the time zone on which results depend."""
     conf = {"spark.executor.extraJavaOptions": "-Dmine=1"}
-    given = settings(tmp_path, ONDATRA_SPARK_MASTER="spark://host:7077", ONDATRA_SPARK_CONF=str(conf).replace("'", '"'))
-    told = _driver_conf(given, [Path("/jars/delta.jar"), Path("/jars/other.jar")])
-    assert "/jars/delta.jar,/jars/other.jar" == told["spark.jars"]
-    assert "-Duser.timezone=UTC -Dmine=1" == told["spark.executor.extraJavaOptions"]
-    assert "spark.driver.bindAddress" not in told
+    project_settings = settings(
+        tmp_path, ONDATRA_SPARK_MASTER="spark://host:7077", ONDATRA_SPARK_CONF=str(conf).replace("'", '"')
+    )
+    driver_conf = _driver_conf(project_settings, [Path("/jars/delta.jar"), Path("/jars/other.jar")])
+    assert "/jars/delta.jar,/jars/other.jar" == driver_conf["spark.jars"]
+    assert "-Duser.timezone=UTC -Dmine=1" == driver_conf["spark.executor.extraJavaOptions"]
+    assert "spark.driver.bindAddress" not in driver_conf
 
 
 def test_results_are_in_utc_in_spite_of_other_settings(tmp_path: Path) -> None:
     """Each machine computes the same rows, and the times in an API's rows end in Z."""
     for conf in ("{}", '{"spark.sql.session.timeZone": "Asia/Tokyo"}'):
-        told = _driver_conf(settings(tmp_path, ONDATRA_SPARK_CONF=conf), [])
-        assert "UTC" == told["spark.sql.session.timeZone"]
+        driver_conf = _driver_conf(settings(tmp_path, ONDATRA_SPARK_CONF=conf), [])
+        assert "UTC" == driver_conf["spark.sql.session.timeZone"]
 
 
 @pytest.mark.parametrize(

@@ -67,18 +67,18 @@ def test_the_second_writer_of_a_table_waits_and_logs_the_first_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A Delta identity column allows only one writer at a time."""
-    done: list[str] = []
+    writers: list[str] = []
 
     def write_too() -> None:
         with lock_table(tmp_path, "mart.things", run_id="second"):
-            done.append("second")
+            writers.append("second")
 
     with lock_table(tmp_path, "mart.things", run_id="first"), lock_table(tmp_path, "mart.others", run_id="first"):
         second = threading.Thread(target=write_too)
         second.start()
         second.join(0.4)
-        assert [] == done
-        done.append("first")
+        assert [] == writers
+        writers.append("first")
     second.join(10)
-    assert ["first", "second"] == done
+    assert ["first", "second"] == writers
     assert "(run first), which holds mart.things" in caplog.text
