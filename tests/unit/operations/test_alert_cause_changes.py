@@ -71,8 +71,8 @@ def test_each_cause_sends_one_message_and_the_newest_cause_is_shown(tmp_path: Pa
     book = AlertStore(tmp_path / "alerts.sqlite")
     states = note(book, "the API is down", "3 rows rejected", "the API is down", "4 rows rejected")
     assert [AlertState.FIRED, AlertState.CHANGED] == states
-    (standing,) = book.read_active_alerts()
-    assert ("4 rows rejected", 4) == (standing.sentence, standing.occurrences)
+    (alert,) = book.read_active_alerts()
+    assert ("4 rows rejected", 4) == (alert.sentence, alert.occurrences)
     assert 2 == len(book.read_unsent())
 
 
@@ -88,17 +88,17 @@ def test_a_crash_sends_no_message_about_a_sync_that_already_fails(tmp_path: Path
     book = AlertStore(tmp_path / "alerts.sqlite")
     states = note(book, "lib/crm.star has an error")
     assert 0 == book.apply_results([evaluate_crash("sync.crm")], lambda *_: Alert("2", "", {}))
-    (standing,) = book.read_active_alerts()
-    assert ([AlertState.FIRED], "lib/crm.star has an error") == (states, standing.sentence)
+    (alert,) = book.read_active_alerts()
+    assert ([AlertState.FIRED], "lib/crm.star has an error") == (states, alert.sentence)
 
 
 def test_an_alert_does_not_end_if_its_failure_occurred_again(tmp_path: Path) -> None:
     """Another process has seen the failure again since the alert was read."""
     book = AlertStore(tmp_path / "alerts.sqlite")
     note(book, "the API is down")
-    known = book.read_active_alerts()
+    alerts = book.read_active_alerts()
     note(book, "the API is down")
     over = evaluate_failure(SubjectType.SYNC, "sync.crm", [])
-    assert 0 == book.apply_results([over], lambda *_: Alert("2", "", {}), known_alerts=known)
+    assert 0 == book.apply_results([over], lambda *_: Alert("2", "", {}), known_alerts=alerts)
     assert 1 == book.apply_results([over], lambda *_: Alert("2", "", {}), known_alerts=book.read_active_alerts())
     assert [] == book.read_active_alerts()

@@ -46,8 +46,10 @@ def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
 
 def needs(shop: ShopProject, queue: QueueStatus | None = None, **tables: TableState) -> OldestNeededVersions:
     workspace = shop.workspace
-    known = {name.replace("__", "."): table for name, table in tables.items()}
-    return OldestNeededVersions(workspace.project, workspace.syncs, workspace.tracking, lambda _: queue, known.get)
+    tables_by_name = {name.replace("__", "."): table for name, table in tables.items()}
+    return OldestNeededVersions(
+        workspace.project, workspace.syncs, workspace.tracking, lambda _: queue, tables_by_name.get
+    )
 
 
 def test_a_sync_needs_the_versions_after_its_watermark(shop: ShopProject) -> None:

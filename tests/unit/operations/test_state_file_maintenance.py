@@ -29,9 +29,9 @@ def test_files_give_back_the_space_that_they_no_longer_use(tmp_path: Path) -> No
     """This holds for queues and for the other SQLite files."""
     paths = [tmp_path / "queue" / "sync.crm.sqlite", tmp_path / "history.sqlite", tmp_path / "rates.sqlite"]
     before = sum(map(grown, paths))
-    done = compact_files(list_state_files(tmp_path, {}))
-    assert (3, 0) == (done.counts["files"], done.counts["busy"])
-    assert before * 0.8 < done.counts["bytes"] <= before
+    result = compact_files(list_state_files(tmp_path, {}))
+    assert (3, 0) == (result.counts["files"], result.counts["busy"])
+    assert before * 0.8 < result.counts["bytes"] <= before
     assert sum(path.stat().st_size for path in paths) < before / 10
     assert (3, 0) == tuple(compact_files(list_state_files(tmp_path, {})).counts[name] for name in ("files", "bytes"))
 
@@ -42,9 +42,9 @@ def test_a_file_in_use_is_skipped_with_a_message(tmp_path: Path) -> None:
     grown(tmp_path / "history.sqlite")
     locks = [tmp_path / "locks" / "queue" / "sync.crm.lock", tmp_path / "locks" / "history.sqlite.lock"]
     with FileLock(locks[0], purpose="delivers"), FileLock(locks[1], purpose="writing history"):
-        done = compact_files(list_state_files(tmp_path, {}))
-    assert (0, 2, 0) == (done.counts["files"], done.counts["busy"], done.counts["bytes"])
-    assert "in use, so skipped this time: history, sync.crm" in done.message
+        result = compact_files(list_state_files(tmp_path, {}))
+    assert (0, 2, 0) == (result.counts["files"], result.counts["busy"], result.counts["bytes"])
+    assert "in use, so skipped this time: history, sync.crm" in result.message
     assert size == (tmp_path / "queue" / "sync.crm.sqlite").stat().st_size
 
 
@@ -53,8 +53,8 @@ def test_a_long_log_starts_again_and_one_old_log_is_kept(tmp_path: Path) -> None
     (tmp_path / "spark.log").write_bytes(b"x" * MAX_LOG_BYTES)
     (tmp_path / "spark.log.1").write_text("old")
     (tmp_path / "errors.log").write_text("short")
-    done = rotate_logs(tmp_path)
-    assert (1, 3) == (done.counts["turned"], done.counts["bytes"])
+    result = rotate_logs(tmp_path)
+    assert (1, 3) == (result.counts["turned"], result.counts["bytes"])
     assert MAX_LOG_BYTES == (tmp_path / "spark.log.1").stat().st_size
     assert {"errors.log", "spark.log.1"} == {path.name for path in tmp_path.iterdir()}
     assert "no log is long" == rotate_logs(tmp_path).message
@@ -69,15 +69,15 @@ def test_a_damaged_file_is_reported_with_its_remedy_and_not_changed(tmp_path: Pa
     assert 1 == replace_in_sqlite_page(path, "t_x", b"row 1", b"row x")
     grown(tmp_path / "queue" / "sync.crm.sqlite")
     before = path.read_bytes()
-    done = compact_files(list_state_files(tmp_path, {"history.sqlite": "bring it back"}))
-    assert (1, False) == (done.counts["files"], done.is_successful)
-    assert f"; {path} is damaged (row 1 missing from index t_x" in done.message
-    assert done.message.endswith("); bring it back")
+    result = compact_files(list_state_files(tmp_path, {"history.sqlite": "bring it back"}))
+    assert (1, False) == (result.counts["files"], result.is_successful)
+    assert f"; {path} is damaged (row 1 missing from index t_x" in result.message
+    assert result.message.endswith("); bring it back")
     assert before == path.read_bytes()
 
 
 def test_the_message_about_a_damaged_queue_says_how_to_rebuild_it(tmp_path: Path) -> None:
     (tmp_path / "queue").mkdir()
     (tmp_path / "queue" / "sync.crm.sqlite").write_bytes(b"no database" * 1000)
-    done = compact_files(list_state_files(tmp_path, {}))
-    assert "is damaged (file is not a database); move it away: the next run rebuilds it" in done.message
+    result = compact_files(list_state_files(tmp_path, {}))
+    assert "is damaged (file is not a database); move it away: the next run rebuilds it" in result.message

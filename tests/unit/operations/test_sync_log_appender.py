@@ -193,9 +193,9 @@ def test_each_record_is_in_the_log_once_after_any_crash(
                 except DiedError:
                     continue
     log.append(dataclasses.replace(table, on_commit=lambda _: None))
-    found = [row["log_id"].rpartition("/")[0] for row in table.read_rows()]
-    assert sorted(name for name, rows in expected for _ in range(rows)) == sorted(found)
-    assert len(found) == len({row["log_id"] for row in table.read_rows()})
+    log_names = [row["log_id"].rpartition("/")[0] for row in table.read_rows()]
+    assert sorted(name for name, rows in expected for _ in range(rows)) == sorted(log_names)
+    assert len(log_names) == len({row["log_id"] for row in table.read_rows()})
 
 
 def _published(store: RecordStore, chance: random.Random) -> Iterator[tuple[str, int]]:

@@ -21,8 +21,8 @@ def add_check(shop: ShopProject, line: str) -> None:
 
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
-    found = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
-    return {check.check_name: (check.passed, check.severity.value) for check in found}
+    evaluations = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
+    return {check.check_name: (check.passed, check.severity.value) for check in evaluations}
 
 
 def test_a_check_exists_before_anything_runs(shop: ShopProject) -> None:

@@ -27,15 +27,17 @@ def shop_with_rejected_row(materialize: Materialize, shop: ShopProject, api: Dem
 
 
 def told(result: dg.ExecuteInProcessResult, check: str) -> tuple[bool, str]:
-    (found,) = [
-        each for each in result.get_asset_check_evaluations() if (each.asset_key, each.check_name) == (PUSH, check)
+    (evaluation,) = [
+        candidate
+        for candidate in result.get_asset_check_evaluations()
+        if (candidate.asset_key, candidate.check_name) == (PUSH, check)
     ]
-    return found.passed, found.description or ""
+    return evaluation.passed, evaluation.description or ""
 
 
 def counted(result: dg.ExecuteInProcessResult, check: str) -> set[str]:
-    (found,) = [each for each in result.get_asset_check_evaluations() if each.check_name == check]
-    return set(found.metadata)
+    (evaluation,) = [candidate for candidate in result.get_asset_check_evaluations() if candidate.check_name == check]
+    return set(evaluation.metadata)
 
 
 def going_on(past: PastRun) -> PastRun:

@@ -134,7 +134,7 @@ def test_a_column_description_applies_whatever_the_case_of_the_name(
     result = job.execute_in_process(instance=dagster_instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
     (event,) = result.asset_materializations_for_node("raw__contacts")
     columns = event.metadata["dagster/column_schema"].schema.columns
-    assert {"id": None, "email": "Where to write to"} == {each.name: each.description for each in columns}
+    assert {"id": None, "email": "Where to write to"} == {column.name: column.description for column in columns}
 
 
 def test_a_schedule_runs_the_model_and_its_sync(root: Path) -> None:
@@ -159,8 +159,8 @@ def test_maintenance_and_fact_tables_have_schedules(root: Path) -> None:
         (schedule.execution_timezone, schedule.default_status) for schedule in schedules
     }
     (root / "models" / "sync" / "crm.sql").unlink()
-    left = build_definitions(root).get_repository_def().schedule_defs
-    assert ["ondatra_maintain"] == [schedule.name for schedule in left]
+    remaining_schedules = build_definitions(root).get_repository_def().schedule_defs
+    assert ["ondatra_maintain"] == [schedule.name for schedule in remaining_schedules]
 
 
 @pytest.mark.parametrize(("said", "crons"), [("0 1 * * sun", ["0 1 * * sun"]), ("off", [])])
@@ -168,4 +168,4 @@ def test_the_user_decides_when_maintenance_runs(root: Path, said: str, crons: li
     """Or the user turns it off, and lets the machine's cron call the command."""
     (root / "pyproject.toml").write_text(f'[tool.ondatra]\nmaintain_at = "{said}"\n')
     schedules = build_definitions(root).get_repository_def().schedule_defs
-    assert crons == [each.cron_schedule for each in schedules if each.name == "ondatra_maintain"]
+    assert crons == [schedule.cron_schedule for schedule in schedules if schedule.name == "ondatra_maintain"]

@@ -52,7 +52,7 @@ def test_the_sensor_exists_and_is_on_if_a_model_runs_on_change(shop: ShopProject
     definitions = definitions_of(shop.workspace)
     sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
     assert dg.DefaultSensorStatus.RUNNING is sensors["run_on_change"].default_status  # type: ignore[union-attr]
-    assert {"ondatra_maintain", "ondatra_fact_tables"} == {each.name for each in definitions.schedules or ()}
+    assert {"ondatra_maintain", "ondatra_fact_tables"} == {schedule.name for schedule in definitions.schedules or ()}
     for name, text in SHOP_FILES.items():
         (shop.root / name).write_text(text)
     assert "run_on_change" not in {sensor.name for sensor in definitions_of(shop.workspace).sensors or ()}
@@ -111,14 +111,14 @@ def test_the_sensor_says_why_it_requests_nothing(shop: ShopProject, dagster_inst
     write_contacts(shop.root, a1="ada@example.com")
     shop.tables.failing_models.add("raw.contacts")
     cursor = run_what_is_asked(shop, dagster_instance)
-    told = "nothing has changed since a run of raw.contacts, sync.crm was requested; the next request is in 20 s"
-    assert told == why_not(ticks(shop, dagster_instance, cursor=cursor, now=1040))
+    message = "nothing has changed since a run of raw.contacts, sync.crm was requested; the next request is in 20 s"
+    assert message == why_not(ticks(shop, dagster_instance, cursor=cursor, now=1040))
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
     keys = frozenset({RAW, CRM, PUSH})
     started = dagster_instance.create_run_for_job(job, asset_selection=keys, status=dg.DagsterRunStatus.STARTED)
-    told = why_not(ticks(shop, dagster_instance, cursor=cursor, now=2000))
+    message = why_not(ticks(shop, dagster_instance, cursor=cursor, now=2000))
     dagster_instance.report_run_failed(started)
-    assert "a run of raw.contacts, sync.crm is under way" == told
+    assert "a run of raw.contacts, sync.crm is under way" == message
 
 
 def test_a_model_below_a_failing_one_is_not_requested_without_it(

@@ -38,10 +38,12 @@ def test_work_that_occurs_a_second_time_has_another_run_key() -> None:
 
 def test_new_work_is_first_left_to_the_other_sensor() -> None:
     """The other sensor is informed of each new version. If both sensors started a run, it would be one too many."""
-    seen = next_request("t@1", None, now=0, is_new=True)
-    assert SensorRequest(work_digest="t@1", tries=0, requested_at=0) == seen
-    assert next_request("t@1", seen, now=59, is_new=True) is None
-    assert SensorRequest(work_digest="t@1", tries=1, requested_at=60) == next_request("t@1", seen, now=60, is_new=True)
+    request = next_request("t@1", None, now=0, is_new=True)
+    assert SensorRequest(work_digest="t@1", tries=0, requested_at=0) == request
+    assert next_request("t@1", request, now=59, is_new=True) is None
+    assert SensorRequest(work_digest="t@1", tries=1, requested_at=60) == next_request(
+        "t@1", request, now=60, is_new=True
+    )
 
 
 def test_work_does_not_wait_because_the_clock_was_ahead() -> None:

@@ -67,21 +67,21 @@ def test_a_source_is_an_asset_without_code(shop: ShopProject) -> None:
 
 def test_user_assets_run_before_and_after_models(shop: ShopProject, materialize_all: Button, api: DemoApi) -> None:
     """It is one run: the model reads the table that was just made, and the report reads the model's table."""
-    done: list[str] = []
+    executions: list[str] = []
     ours = definitions_of(shop.workspace, open_service=shop.open_engine, with_sources=False)
-    result = materialize_all(dg.Definitions.merge(ours, own_assets(shop, done, a1="a@x.org", b2="b@x.org")))
+    result = materialize_all(dg.Definitions.merge(ours, own_assets(shop, executions, a1="a@x.org", b2="b@x.org")))
     assert result.success
-    assert ["export", "report of 2"] == done
+    assert ["export", "report of 2"] == executions
     assert {"a1", "b2"} == set(api.contacts())
 
 
 def test_user_assets_below_a_failed_model_do_not_run(shop: ShopProject, materialize_all: Button, api: DemoApi) -> None:
     """They would report the old rows."""
-    done: list[str] = []
+    executions: list[str] = []
     shop.tables.failing_models.add("raw.contacts")
     ours = definitions_of(shop.workspace, open_service=shop.open_engine, with_sources=False)
-    assert not materialize_all(dg.Definitions.merge(ours, own_assets(shop, done, a1="a@x.org"))).success
-    assert ["export"] == done
+    assert not materialize_all(dg.Definitions.merge(ours, own_assets(shop, executions, a1="a@x.org"))).success
+    assert ["export"] == executions
 
 
 def test_a_users_executor_works_if_the_projects_executor_is_left_out(root: Path) -> None:
