@@ -18,9 +18,9 @@ TEST = [*PYPROJECT["dependency-groups"]["dev"], *(each for extra in EXTRAS.value
 def pins(name: str) -> dict[str, str]:
     """Return the version of each package in a requirements file. All packages must have hashes."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    found = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==(\S+) \\\n    --hash=", text, re.MULTILINE)
-    assert len(found) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
-    return {canonicalize_name(package): version for package, version in found}
+    packages = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==(\S+) \\\n    --hash=", text, re.MULTILINE)
+    assert len(packages) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
+    return {canonicalize_name(package): version for package, version in packages}
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_both_files_pin_the_same_version() -> None:
 
 def test_the_pinned_sqlalchemy_works_with_dagsters_postgres_storage() -> None:
     """Version 2.1 is newer and doesn't work, so `make pin` must not choose it."""
-    (wanted,) = [each for each in map(Requirement, RUN) if each.name == "sqlalchemy"]
-    assert not wanted.specifier.contains("2.1.0")
+    (sqlalchemy,) = [requirement for requirement in map(Requirement, RUN) if requirement.name == "sqlalchemy"]
+    assert not sqlalchemy.specifier.contains("2.1.0")

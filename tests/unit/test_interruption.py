@@ -52,10 +52,10 @@ def test_an_error_without_a_signal_is_not_changed() -> None:
 
 def test_the_earlier_signal_handlers_are_restored() -> None:
     """They may be Dagster's or another program's."""
-    before = [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
+    before = [signal.getsignal(signal_number) for signal_number in interruption.INTERRUPT_SIGNALS]
     with interruption.record_signals():
-        assert before != [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
-    assert before == [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
+        assert before != [signal.getsignal(signal_number) for signal_number in interruption.INTERRUPT_SIGNALS]
+    assert before == [signal.getsignal(signal_number) for signal_number in interruption.INTERRUPT_SIGNALS]
 
 
 def test_a_waiting_thread_is_woken() -> None:

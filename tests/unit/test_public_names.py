@@ -35,5 +35,5 @@ def test_another_name_is_refused(module):
 def test_importing_the_package_imports_neither_dagster_nor_spark():
     """Commands that need neither of them start in a fraction of a second."""
     program = "import sys, ondatra_dagster.testing; print({'dagster', 'pyspark', 'pyarrow'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "set()\n" == done.stdout
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "set()\n" == completed.stdout

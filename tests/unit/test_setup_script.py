@@ -53,21 +53,21 @@ def set_up(
     project: Path, *arguments: str, fails: str = "(nothing)", path: str | None = None, java_home: str = ""
 ) -> list[str]:
     """Run `sh setup.sh` from another folder, and return the calls of the fake programs."""
-    asked = project.parent / "asked"
-    asked.write_text("")
+    call_log = project.parent / "asked"
+    call_log.write_text("")
     variables = {
         "PATH": f"{project.parent / 'bin'}:{os.defpath}" if path is None else path,
-        "ASKED": str(asked),
+        "ASKED": str(call_log),
         "FAILS": fails,
         "JAVA_HOME": java_home,
     }
     shell = shutil.which("sh") or "/bin/sh"
-    done = subprocess.run(
+    completed = subprocess.run(
         [shell, project / "setup.sh", *arguments], env=variables, cwd="/", capture_output=True, text=True
     )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return asked.read_text().splitlines()
+    if completed.returncode:
+        raise SystemExit(completed.stderr)
+    return call_log.read_text().splitlines()
 
 
 def test_everything_is_set_up_once(project: Path) -> None:
@@ -133,8 +133,8 @@ def test_the_programs_for_tests_are_installed_if_set_up_is_allowed_to(project: P
         add_program(project, name, FAKE_APT)
     add_program(project, "id", "#!/bin/sh\necho 0\n")
     programs = a_path_without_python(project.parent, "sh", "env", "true", "mkdir", "grep")
-    asked = set_up(project, "test", path=f"{project.parent / 'bin'}:{programs}")
-    installs = [words.split("--no-install-recommends ")[1] for words in asked if "apt-get install" in words]
+    calls = set_up(project, "test", path=f"{project.parent / 'bin'}:{programs}")
+    installs = [words.split("--no-install-recommends ")[1] for words in calls if "apt-get install" in words]
     assert ["chromium fonts-liberation", "postgresql"] == installs
 
 
