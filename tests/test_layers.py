@@ -95,14 +95,14 @@ def _parse_modules() -> Iterator[tuple[str, ast.Module]]:
 
 @functools.cache
 def imports() -> list[Import]:
-    found = []
+    statements = []
     for module, tree in modules():
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                found += [Import(module, alias.name, node.lineno) for alias in node.names]
+                statements += [Import(module, alias.name, node.lineno) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
-                found += [Import(module, f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
-    return found
+                statements += [Import(module, f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return statements
 
 
 def top_level(module: str) -> str:
@@ -131,8 +131,8 @@ def test_imports_go_one_way() -> None:
 
 def test_every_package_has_a_layer() -> None:
     """A new package needs a line in docs/design.md."""
-    known = {name for layer in LAYERS for name in layer} | {"testing"}
-    assert {top_level(module) for module, _ in modules() if module} <= known
+    layer_names = {name for layer in LAYERS for name in layer} | {"testing"}
+    assert {top_level(module) for module, _ in modules() if module} <= layer_names
 
 
 @pytest.mark.parametrize(("library", "homes"), LIBRARY_HOMES.items(), ids=list(LIBRARY_HOMES))

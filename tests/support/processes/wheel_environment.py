@@ -65,8 +65,8 @@ def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
     required = _requirements(wheel)
     for name in sorted(_collect_requirements([*required, *TEST_PACKAGES])):
         _link_distribution(importlib.metadata.distribution(name), packages, environment.bin)
-    done = environment.run(f"pip install --quiet --no-index '{wheel}'")
-    assert 0 == done.returncode, done.stderr
+    completed = environment.run(f"pip install --quiet --no-index '{wheel}'")
+    assert 0 == completed.returncode, completed.stderr
     return environment
 
 
@@ -79,21 +79,21 @@ def yield_delta_jars() -> Iterator[tuple[str, bytes]]:
 
 
 def _requirements(wheel: Path) -> list[str]:
-    (found,) = importlib.metadata.distributions(path=[str(wheel)])
-    return [each for each in found.requires or () if "extra ==" not in each]
+    (distribution,) = importlib.metadata.distributions(path=[str(wheel)])
+    return [each for each in distribution.requires or () if "extra ==" not in each]
 
 
 def _collect_requirements(requirements: Iterable[str]) -> set[str]:
     """Return the names of all required distributions, except pip, which each virtual environment has."""
-    seen: set[tuple[str, str]] = set()
+    packages: set[tuple[str, str]] = set()
     open_ends = [Requirement(each) for each in requirements]
     while open_ends:
         each = open_ends.pop()
         for extra in ("", *each.extras):
-            if (key := (canonicalize_name(each.name), extra)) not in seen:
-                seen.add(key)
+            if (key := (canonicalize_name(each.name), extra)) not in packages:
+                packages.add(key)
                 open_ends += _requirements_of(each.name, extra)
-    return {name for name, _ in seen} - {"pip"}
+    return {name for name, _ in packages} - {"pip"}
 
 
 def _requirements_of(name: str, extra: str) -> list[Requirement]:

@@ -241,8 +241,8 @@ class PlainTables:
             for row in portion.rows:
                 rowid = next(self._rowids)
                 table.rows[str(rowid)] = (rowid, tuple(row))
-            told = dataclasses.replace(note, rows=len(table.rows))
-            table.commit(told, transaction=(events.sequence_id, portion.last_number))
+            metadata = dataclasses.replace(note, rows=len(table.rows))
+            table.commit(metadata, transaction=(events.sequence_id, portion.last_number))
         inserted = len(table.rows) - before
         return ModelWriteResult(
             inputs={},

@@ -90,9 +90,9 @@ def send(queue: Queue, api: ScriptedApi, *, threads: int, size: int = 1, **optio
         journal_path=queue.store.path.with_suffix(".journal"),
         push=PushSettings(batch_size=size, max_attempts=3, max_concurrent=threads),
     )
-    given = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
-    mark_due_pending(queue, given["clock"]())
-    return deliver(queue, api, course, DeliveryHooks(**given))
+    hooks = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
+    mark_due_pending(queue, hooks["clock"]())
+    return deliver(queue, api, course, DeliveryHooks(**hooks))
 
 
 def test_as_many_batches_as_allowed_are_in_flight_at_once(queue):

@@ -90,8 +90,8 @@ def test_a_row_delivered_with_a_warning_is_in_the_log_and_the_check(harness, cap
     assert (Severity.WARN, "2 rows delivered with a warning") == (verdict.severity, verdict.description)
     assert (2, 0) == (verdict.counts["warned"], verdict.counts["rejected"])
     assert ({"reason": "phone dropped", "units": 2, "keys": "2, 3"},) == verdict.samples
-    (told,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
-    assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == told
+    (message,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
+    assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == message
 
 
 def test_a_rejected_row_that_changes_is_sent_as_an_insert_of_its_new_values(harness):

@@ -211,8 +211,8 @@ def test_a_group_whose_delete_is_rejected_has_a_record_that_says_so(tmp_path: Pa
     desk.api.choose_status = lambda row: "reject: locked" if row[2] == 1 else "ok"
     summary = desk.run()
     assert (0, 1) == (summary.grid.total(GridRow.SUCCEEDED), summary.grid.total(GridRow.REJECTED))
-    told = [record for record in desk.delivered_records() if record[3] == "rejected"]
-    assert [("a", "upsert", "delete", "rejected")] == told
+    records = [record for record in desk.delivered_records() if record[3] == "rejected"]
+    assert [("a", "upsert", "delete", "rejected")] == records
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
