@@ -36,6 +36,6 @@ def test_a_fault_fails_its_check_and_no_other(name: str, tmp_path: Path) -> None
     user_code.parent.mkdir(parents=True)
     user_code.touch()
     (tmp_path / "ondatra_dagster" / "fault.py").write_text(FAULTS[name])
-    completed = {each: run_check(each, tmp_path) for each in CHECKS}
-    assert [name] == [each for each in CHECKS if completed[each].returncode]
-    assert "fault.py" in completed[name].stdout
+    completed_by_name = {check: run_check(check, tmp_path) for check in CHECKS}
+    assert [name] == [check for check in CHECKS if completed_by_name[check].returncode]
+    assert "fault.py" in completed_by_name[name].stdout

@@ -185,8 +185,8 @@ class DocumentedPushHarness:
         (self.state / "lib" / "api.star").write_text(text, encoding="utf-8")
 
     def write(self, **values: list[int]) -> None:
-        for key, each in values.items():
-            self.table.write(key, each)
+        for key, row_values in values.items():
+            self.table.write(key, row_values)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds

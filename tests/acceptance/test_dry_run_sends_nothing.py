@@ -47,7 +47,7 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProj
 def kept(shop: SparkProject) -> dict[str, bytes]:
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
-    return {name: content for each in folders for name, content in read_folder(state / each).items()}
+    return {name: content for folder in folders for name, content in read_folder(state / folder).items()}
 
 
 def test_a_dry_run_sends_no_request_and_changes_no_file(

@@ -113,5 +113,5 @@ def test_a_machine_continues_the_work_of_a_killed_one(machines: tuple[Path, Path
     keys = collections.defaultdict(set)
     for call in api.calls:
         keys[call.path, json.dumps(call.body)].add(call.idempotency_key)
-    assert {1} == {len(each) for each in keys.values()}
+    assert {1} == {len(call_keys) for call_keys in keys.values()}
     assert table.content() == read_delivered_values(api, UnitKind.ROW)

@@ -84,8 +84,8 @@ class ProjectObserver:
 
     def runs(self) -> list[tuple[str, str]]:
         """Return what started each of Dagster's runs, and its status; the oldest first."""
-        newest_first = self._dagster.query_graphql(RUNS)["runsOrError"]["results"]
-        return [(_started_by(run), run["status"]) for run in reversed(newest_first)]
+        runs = self._dagster.query_graphql(RUNS)["runsOrError"]["results"]
+        return [(_started_by(run), run["status"]) for run in reversed(runs)]
 
     def checks(self) -> dict[str, "DagsterCheckResult"]:
         """Return the current result of each check of the CRM's sync."""

@@ -59,7 +59,7 @@ def kept(shop: SparkProject) -> dict[str, bytes]:
     """Return the bytes of all files that a dry run may not touch."""
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
-    return {name: content for each in folders for name, content in read_folder(state / each).items()}
+    return {name: content for folder in folders for name, content in read_folder(state / folder).items()}
 
 
 def planned(shop: SparkProject) -> dict[str, object]:

@@ -303,9 +303,9 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     queue = shop.workspace.syncs["sync.crm"].queue_file
     watermark = read_status_of_file(queue, now=NOW).watermark
 
-    without_sinks = told_by(shop, capfd)
-    assert without_sinks["feeds"]["versions"] == 0
-    assert without_sinks["tables"]["files"] > 0
+    results_without_sinks = told_by(shop, capfd)
+    assert results_without_sinks["feeds"]["versions"] == 0
+    assert results_without_sinks["tables"]["files"] > 0
     assert before["mart.past"] > parquet_files(shop.table_path("mart.past"))
     assert (before["raw.people"], before["sync.crm"]) == (  # still to be read by a sync or a model
         parquet_files(shop.table_path("raw.people")),
@@ -316,8 +316,8 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     ]
 
     set_sinks(shop, "on")
-    with_sinks = told_by(shop, capfd)
-    assert 10 <= with_sinks["feeds"]["versions"]
+    results_with_sinks = told_by(shop, capfd)
+    assert 10 <= results_with_sinks["feeds"]["versions"]
     state = read_table_state(shop.table_path("sync.crm"))
     assert watermark < read_status_of_file(queue, now=NOW).watermark == state.version
     assert before["sync.crm"] > parquet_files(shop.table_path("sync.crm"))

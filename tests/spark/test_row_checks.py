@@ -39,7 +39,7 @@ def refused(model_tables: ModelTables, kind: str, sql: str, **checks: str) -> Ch
 def log_versions(model_tables: ModelTables) -> list[int | None]:
     """Return the newest commits of the table and of its table of invalid rows; None means no table."""
     path = model_tables.path(build_model("table", ""))
-    states = [read_table_state(each) for each in (path, invalid_table_path(path))]
+    states = [read_table_state(table_path) for table_path in (path, invalid_table_path(path))]
     return [state and state.log_version for state in states]
 
 

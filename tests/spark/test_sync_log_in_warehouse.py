@@ -101,7 +101,7 @@ def test_the_sync_log_can_be_joined_with_the_fact_tables(shop: SparkProject) -> 
     shop.run(keeps_log=True)
     facts = f"{shop.workspace.settings.tracking}/metadata/1"
     rows = logged(shop)  # noqa: F841 - DuckDB finds it by its name
-    found = duckdb.sql(
+    names = duckdb.sql(
         f"""
         SELECT s.name, d.name, o.name
         FROM rows
@@ -111,7 +111,7 @@ def test_the_sync_log_can_be_joined_with_the_fact_tables(shop: SparkProject) -> 
         """
     ).fetchall()
     sync = shop.workspace.sync("sync.crm")
-    assert [("sync.crm", sync.push_config.destination, sync.push_config.object)] == found
+    assert [("sync.crm", sync.push_config.destination, sync.push_config.object)] == names
 
 
 def test_a_model_may_read_the_sync_log(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> None:

@@ -119,5 +119,5 @@ def test_rows_are_cut_off_and_counted(model_tables: ModelTables) -> None:
     table = NamedTable(
         name="x", address=StorageAddress(model_tables.path(model), s3_access_of(model_tables.path(model))), remedy=""
     )
-    rows = read_table_rows(dataclasses.replace(model_tables.warehouse.settings), table, limit=7)
-    assert (["id"], 7, 100) == (rows.columns, len(list(rows.json_rows())), rows.row_count)
+    table_rows = read_table_rows(dataclasses.replace(model_tables.warehouse.settings), table, limit=7)
+    assert (["id"], 7, 100) == (table_rows.columns, len(list(table_rows.json_rows())), table_rows.row_count)

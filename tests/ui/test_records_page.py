@@ -116,7 +116,7 @@ def test_a_link_from_another_site_opens_the_page_after_one_more_click(page_brows
     page_browser.page.evaluate("address => { location.href = address }", page_browser.origin + SYNC)
     page_browser.page.get_by_role("link", name="Open this page again").click()
     expect(page_browser.page.get_by_role("heading", name="sync.crm")).to_be_visible()
-    page_browser.console_messages = [each for each in page_browser.console_messages if "403" not in each]
+    page_browser.console_messages = [message for message in page_browser.console_messages if "403" not in message]
 
 
 def test_a_user_finds_why_a_row_was_refused(page_browser: PageBrowser) -> None:

@@ -79,7 +79,9 @@ def test_a_failing_sync_fires_once_and_recovers_once(
     assert fired["id"] != recovered["id"]
     assert "sync.crm: the API is down" in fired["sentence"]
     assert "sync.crm is no longer failing" == recovered["sentence"]
-    assert [body["id"] for body in receiver.received_bodies] == [each["idempotency-key"] for each in receiver.headers]
+    assert [body["id"] for body in receiver.received_bodies] == [
+        headers["idempotency-key"] for headers in receiver.headers
+    ]
 
 
 def test_a_run_with_nothing_due_does_not_end_a_failure(
@@ -218,7 +220,7 @@ def test_a_sync_without_success_for_too_long_fires(
             assert isinstance(skipped, dg.SkipReason)
     assert [("sync.crm", "no_success", "fired")] == receiver.alerts()
     assert 30.0 == receiver.received_bodies[0]["numbers"]["hours"]
-    assert ["failed", "no_success"] == [each.rule for each in book(shop).read_active_alerts()]
+    assert ["failed", "no_success"] == [alert.rule for alert in book(shop).read_active_alerts()]
     api.recover()
     change(shop, "ann")
     assert 0 == go(shop)
@@ -326,7 +328,7 @@ def test_without_a_webhook_no_alert_is_shown(shop: ShopProject, api: DemoApi) ->
     """Without a webhook no process checks whether the alert still holds."""
     api.fail(status=503, times=100, path="/crm/*")
     assert 1 == go(shop)
-    assert ["failed"] == [each.rule for each in AlertService(shop.workspace).read_active_alerts()]
+    assert ["failed"] == [alert.rule for alert in AlertService(shop.workspace).read_active_alerts()]
     (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
     assert [] == AlertService(shop.workspace).read_active_alerts()
 

@@ -61,7 +61,7 @@ def undo(shop: ShopProject, path: Path) -> None:
 
 def alerting(shop: ShopProject) -> list[tuple[str, str]]:
     book = AlertStore(shop.workspace.settings.state / "alerts.sqlite")
-    return [(each.subject, each.rule) for each in book.read_active_alerts()]
+    return [(alert.subject, alert.rule) for alert in book.read_active_alerts()]
 
 
 def test_an_undone_edit_ends_the_failure_in_a_run_with_nothing_to_do(

@@ -249,14 +249,14 @@ def test_rows_delivered_with_a_warning_are_shown_as_samples(materialize: Materia
     assert 2 == push.metadata["warned"].value
     (reason,) = push.metadata["sample warnings"].records
     assert {"reason": "phone dropped", "units": 2, "keys": "a1, b2"} == reason.data
-    (rejects,) = (
+    (check,) = (
         verdict
         for verdict in current_verdicts(shop.workspace, shop.workspace.sync("sync.crm"))
         if verdict.name == "rejects"
     )
     assert ("2 rows delivered with a warning", ({"reason": "phone dropped", "units": 2, "keys": "a1, b2"},)) == (
-        rejects.description,
-        rejects.samples,
+        check.description,
+        check.samples,
     )
 
 
@@ -424,7 +424,9 @@ def test_more_deletes_than_allowed_wait_for_the_tag(
     assert not result.success
     assert (False, "ERROR") == checks(result)["deletes_guard"]
     assert {"a1", "b2", "c3"} == set(api.contacts())
-    (check,) = [each for each in result.get_asset_check_evaluations() if each.check_name == "deletes_guard"]
+    (check,) = [
+        evaluation for evaluation in result.get_asset_check_evaluations() if evaluation.check_name == "deletes_guard"
+    ]
     assert ["b2", "c3"] == [record.data["key"] for record in check.metadata["samples"].records]
     result = materialize(shop, PUSH, tags={ALLOW_DELETES: tag})
     assert (is_let_go, ["a1"] if is_let_go else ["a1", "b2", "c3"]) == (result.success, sorted(api.contacts()))

@@ -153,13 +153,12 @@ def test_maintenance_continues_with_the_other_syncs(shop: ShopProject, capfd: py
     assert 0 == execute_plan(workspace, models, open_service=shop.open_engine)
     capfd.readouterr()
     assert 1 == run_maintenance(shop.workspace, as_json=True, open_service=shop.open_engine)
-    line_by_task = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
-    bad = sorted(name for name, line in line_by_task.items() if not line["ok"])
+    results = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
+    bad = sorted(name for name, line in results.items() if not line["ok"])
     assert ["dead_letters", "feeds", "state_files", "tables"] == bad
-    assert line_by_task["tables"]["did"].startswith(
-        "sync.ads: "
-    )  # the watermark of its sync is unknown, so all versions stay
-    assert "sync.ads.sqlite" in line_by_task["feeds"]["did"]
-    assert 1 == line_by_task["feeds"]["syncs"]
-    assert "unknown for sync.ads" in line_by_task["dead_letters"]["did"]
-    assert line_by_task["state_files"]["files"] > 1
+    # the watermark of its sync is unknown, so all versions stay
+    assert results["tables"]["did"].startswith("sync.ads: ")
+    assert "sync.ads.sqlite" in results["feeds"]["did"]
+    assert 1 == results["feeds"]["syncs"]
+    assert "unknown for sync.ads" in results["dead_letters"]["did"]
+    assert results["state_files"]["files"] > 1

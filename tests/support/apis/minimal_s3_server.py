@@ -54,7 +54,9 @@ class MinimalS3Server:
                 f"<LastModified>{LAST_MODIFIED}</LastModified></Contents>"
                 for key in files
             )
-            + "".join(f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in sorted(folders))
+            + "".join(
+                f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in sorted(folders)
+            )
             + "</ListBucketResult>"
         ).encode()
 

@@ -65,7 +65,7 @@ class ParsedPage:
 
     @property
     def link_addresses(self) -> list[str]:
-        return [each["href"] for each in self.tag_attributes("a")]
+        return [link["href"] for link in self.tag_attributes("a")]
 
 
 class UiClient:

@@ -95,7 +95,7 @@ class ContactSync:
     def write(self, **emails: str | None) -> None:
         """Write one version: c1="a@b" gives contact C-1 that address, None deletes the contact."""
         self.version += 1
-        changes = [each for name, email in emails.items() for each in self._changes(int(name[1:]), email)]
+        changes = [change for name, email in emails.items() for change in self._changes(int(name[1:]), email)]
         segment = FeedSegment(self.version - 1, self.version, [FeedPage(LAYOUT, changes)])
         with open_queue(self.queue, shape=UnitKind.ROW) as queue:
             enqueue_segment(queue, segment, now=self.now)

@@ -83,7 +83,9 @@ class KindFeedTable:
 
     def change_column_type(self, name: str, new_type: str) -> None:
         """Give a column of the table another type from now on."""
-        self.columns = tuple(each._replace(type=new_type) if each.name == name else each for each in self.columns)
+        self.columns = tuple(
+            column._replace(type=new_type) if column.name == name else column for column in self.columns
+        )
 
     def rename_keys(self, **names: str) -> None:
         """Rename the delivery keys, as another key of the model does."""

@@ -141,7 +141,7 @@ def test_poll_may_return_its_result_in_two_forms(sync, api, poll, settled):
     sync.functions = f"{JOB_PUSH}\ndef poll(job_ref):\n    {poll}\n"
     sync.write(c1="1@example.com", c2="2@example.com")
     sync.run()
-    ended = sum(each.counts[end].total() for each in sync.settled_batches for end in ("succeeded", "rejected"))
+    ended = sum(batch.counts[end].total() for batch in sync.settled_batches for end in ("succeeded", "rejected"))
     assert (settled, settled == 0) == (ended, sync.read_queue_status().open_jobs == 1)
 
 

@@ -89,10 +89,10 @@ def test_a_lost_queue_sends_the_rows_that_were_left_and_none_again(state: Path, 
     shutil.copytree(desk.state / "queue", whole.state / "queue")
     shutil.copytree(desk.state / "tracking", whole.state / "tracking")
     desk.lose_queue()
-    for each in (desk, whole):
-        each.table = desk.table
-        each.api.choose_status = lambda row: "ok"
-        each.api.pop_received()
+    for harness in (desk, whole):
+        harness.table = desk.table
+        harness.api.choose_status = lambda row: "ok"
+        harness.api.pop_received()
     whole.now = desk.now
     expected = whole.run_and_pop_received()
     assert expected

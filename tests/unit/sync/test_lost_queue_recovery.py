@@ -483,8 +483,8 @@ def test_deletes_that_were_rejected_in_the_newest_run_stay_dead_letters(tmp_path
         kill_twice(desk)
     desk.lose_queue()
     desk.api = InMemoryKindApi()
-    dead, received = desk.run().queue.dead_units, desk.api.pop_received()
-    assert (3, set()) == (dead, {row for row in received if row[0] == "delete"})
+    dead, rows = desk.run().queue.dead_units, desk.api.pop_received()
+    assert (3, set()) == (dead, {row for row in rows if row[0] == "delete"})
 
 
 # what the API has of a key; what is in flight when the process ends; what changes meanwhile, and back again

@@ -283,7 +283,11 @@ def test_no_outcome_is_missed_or_shown_twice_while_runs_are_in_progress(harness)
                 answer = sorted((record.run_id, record.status, record.identifier) for record in records)
                 moments = range(before, len(life.recorded_ends) + 1)
                 assert answer in [
-                    sorted(each for each in life.recorded_ends[:moment] if search.matches(each[2], each[1], "", None))
+                    sorted(
+                        record_end
+                        for record_end in life.recorded_ends[:moment]
+                        if search.matches(record_end[2], record_end[1], "", None)
+                    )
                     for moment in moments
                 ], f"seed {seed}"
 

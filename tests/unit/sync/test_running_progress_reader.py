@@ -21,10 +21,10 @@ def test_a_run_is_counted_while_it_is_in_progress(harness) -> None:
     harness.api.choose_outcome = answer
     harness.contacts.write(**{f"k{number}": "Bad" if number % 7 else "Ada" for number in range(60)})
     summary = harness.run()
-    progress = [each for each in readings if each]
-    assert (60, {summary.run_id}) == (len(progress), {each.run_id for each in progress})
+    progress = [reading for reading in readings if reading]
+    assert (60, {summary.run_id}) == (len(progress), {reading.run_id for reading in progress})
     assert sorted(progress) == progress
-    assert {60} == {each.record_count + each.pending_keys for each in progress}
+    assert {60} == {reading.record_count + reading.pending_keys for reading in progress}
     assert 0 == progress[0].record_count < progress[-1].record_count
 
 

@@ -76,8 +76,8 @@ class DeleteGuardHarness:
         if self.kind == "table":
             return True
         same = 1 if self.kind == "partition" else 0
-        now = sorted(each for each in self.rows.values() if each[same] == row[same])
-        return now != sorted(each for each in wanted if each[same] == row[same])
+        now = sorted(other_row for other_row in self.rows.values() if other_row[same] == row[same])
+        return now != sorted(other_row for other_row in wanted if other_row[same] == row[same])
 
     def _add_change(self, rowid: int, row: tuple[str, str], change_type: ChangeType) -> None:
         self.feed.append(self._change(rowid, row, change_type, self.version))

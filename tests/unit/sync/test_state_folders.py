@@ -52,13 +52,13 @@ class SyncMachine:
     def run(self, *, is_new_state: bool = False, **ports: object) -> RunSummary:
         self.output.clear()
         self.harness.now += 1
-        given = dataclasses.replace(
+        run_ports = dataclasses.replace(
             self.harness.build_ports(),
             notify=self.output.append,
             sleep=self._sleep,
             **{"is_in_sync_log": bool, **ports},
         )
-        return run_sync(self.harness.sync, given, RunOptions(trigger="test", allows_new_state=is_new_state))
+        return run_sync(self.harness.sync, run_ports, RunOptions(trigger="test", allows_new_state=is_new_state))
 
     def _sleep(self, seconds: float) -> None:
         self.harness.now += seconds

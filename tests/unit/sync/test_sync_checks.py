@@ -16,7 +16,7 @@ ONE_OF_FOUR = {"a1": "x", "a2": "x", "a3": "x", "a4": "x"}
 
 
 def verdict(harness, summary, check: str, limits: SyncLimits | None = None) -> SyncCheckResult:
-    return {each.name: each for each in run_sync_checks(summary, limits or harness.sync.limits)}[check]
+    return {result.name: result for result in run_sync_checks(summary, limits or harness.sync.limits)}[check]
 
 
 def all_but_the_first(status: str):

@@ -370,7 +370,7 @@ def test_the_check_warns_while_there_are_invalid_rows_new_or_not(harness):
     harness.contacts.write(a1="Ada L.")
     summary = harness.run()
     assert 0 == summary.grid.total(GridRow.INVALID)
-    (check,) = [each for each in run_sync_checks(summary, harness.sync.limits) if each.name == "invalid_records"]
+    (check,) = [result for result in run_sync_checks(summary, harness.sync.limits) if result.name == "invalid_records"]
     assert (Severity.WARN, "1 row is invalid: a null or repeated key (0 of them newly)") == (
         check.severity,
         check.description,

@@ -268,5 +268,7 @@ def test_alerts_count_groups(tmp_path: Path) -> None:
     desk.api.choose_status = lambda row: "reject: no" if row[1] == "a" else "ok"
     desk.run()
     runs = RunHistory(desk.state / "history.sqlite").list_runs(SYNC_ID, limit=9)
-    readings = {each.rule: each for each in evaluate_runs(SYNC_ID, runs, AlertSettings(rejects=0.1), noun="group")}
+    readings = {
+        reading.rule: reading for reading in evaluate_runs(SYNC_ID, runs, AlertSettings(rejects=0.1), noun="group")
+    }
     assert "1 of 2 groups rejected, over 10%" == readings["rejects"].sentence

@@ -51,7 +51,7 @@ def test_versions_up_to_the_clone_are_those_of_the_original(
 ) -> None:
     """The watermark of a sync is a version of the original, and so are all versions that the sync has seen."""
     pages = [
-        (segment.after_version, segment.last_version, [f"{each.key} {each.version}" for each in page.changes])
+        (segment.after_version, segment.last_version, [f"{change.key} {change.version}" for change in page.changes])
         for segment in FEED.segments(after, upto)
         for page in segment.pages
     ]

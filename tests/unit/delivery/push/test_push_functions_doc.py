@@ -131,11 +131,11 @@ def batches_of_contacts(request: Request, state: State) -> Answer | None:
     if not request.path.startswith("/v3/contacts/batch/"):
         return None
     assert isinstance(request.body, dict)
-    for each in request.body["inputs"]:
+    for contact in request.body["inputs"]:
         if request.path.endswith("/archive"):
-            state.pop(f"/contacts/{each}", None)
+            state.pop(f"/contacts/{contact}", None)
         else:
-            state[f"/contacts/{each['contact_id']}"] = each
+            state[f"/contacts/{contact['contact_id']}"] = contact
     return Answer(200, {})
 
 

@@ -230,7 +230,7 @@ def test_a_new_version_is_sent_with_the_unsettled_versions_before_it(versions):
     go(versions)
     take_in(versions, a_row(1, BEFORE, of="a"), a_row(1, AFTER, of="a"), a_row(3, of="a"))
     go(versions, b1="reject: no", a1="reject: no", i3="error: later")
-    assert [("a", "later")] == [(each.key, each.error) for each in read_oldest_pending(versions.store, limit=9)]
+    assert [("a", "later")] == [(unit.key, unit.error) for unit in read_oldest_pending(versions.store, limit=9)]
     assert [("a", "no")] == [
         (letter.key, letter.error) for letter in read_dead_letters(versions.store, UnitKind.VERSION)
     ]
