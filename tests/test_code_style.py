@@ -21,8 +21,8 @@ def run_check(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", CHECKS)
 def test_the_code_passes(name: str) -> None:
     """`make check` reports a fault sooner than CI does."""
-    done = run_check(name, ROOT)
-    assert 0 == done.returncode, done.stdout + done.stderr
+    completed = run_check(name, ROOT)
+    assert 0 == completed.returncode, completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -36,6 +36,6 @@ def test_a_fault_fails_its_check_and_no_other(name: str, tmp_path: Path) -> None
     user_code.parent.mkdir(parents=True)
     user_code.touch()
     (tmp_path / "ondatra_dagster" / "fault.py").write_text(FAULTS[name])
-    done = {each: run_check(each, tmp_path) for each in CHECKS}
-    assert [name] == [each for each in CHECKS if done[each].returncode]
-    assert "fault.py" in done[name].stdout
+    completed_by_name = {check: run_check(check, tmp_path) for check in CHECKS}
+    assert [name] == [check for check in CHECKS if completed_by_name[check].returncode]
+    assert "fault.py" in completed_by_name[name].stdout

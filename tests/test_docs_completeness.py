@@ -35,7 +35,7 @@ def page(name: str) -> str:
 
 def listed(name: str, head: str) -> list[str]:
     """Return the code spans in the first columns of a page's tables, where the column has that head."""
-    found: list[str] = []
+    spans: list[str] = []
     first_head = ""
     lines = page(name).splitlines()
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
@@ -43,8 +43,8 @@ def listed(name: str, head: str) -> list[str]:
         if below.startswith("|---"):
             first_head = cell
         elif line.startswith("| ") and first_head == head:
-            found += re.findall(r"`([^`]+)`", cell)
-    return found
+            spans += re.findall(r"`([^`]+)`", cell)
+    return spans
 
 
 def first_words(spans: Iterable[str]) -> set[str]:
@@ -134,10 +134,10 @@ def test_every_alert_rule_is_described():
 
 
 def test_every_metric_is_described():
-    known = {"oldest_seconds": 1, "next_due_at": 1, "last_run_seconds": 1}
+    metrics = {"oldest_seconds": 1, "next_due_at": 1, "last_run_seconds": 1}
     totals = SyncTotals(last_success=datetime.now(UTC))
     table = ModelMetrics(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
-    text = format_project_metrics([SyncMetrics(sync="sync.crm", totals=totals, **known)], [table])
+    text = format_project_metrics([SyncMetrics(sync="sync.crm", totals=totals, **metrics)], [table])
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert sorted(names) == sorted(listed("docs/watch.md", "metric"))
 
@@ -147,8 +147,8 @@ def test_every_column_of_a_record_is_described():
 
 
 def test_every_stage_of_a_row_is_described_as_an_option():
-    asked = listed("docs/records.md", "option")
-    stages = [span.removeprefix("--status ") for span in asked if " " not in span.removeprefix("--status ")]
+    spans = listed("docs/records.md", "option")
+    stages = [span.removeprefix("--status ") for span in spans if " " not in span.removeprefix("--status ")]
     assert set(RecordStage) <= set(stages)
 
 

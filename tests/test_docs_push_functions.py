@@ -185,8 +185,8 @@ class DocumentedPushHarness:
         (self.state / "lib" / "api.star").write_text(text, encoding="utf-8")
 
     def write(self, **values: list[int]) -> None:
-        for key, each in values.items():
-            self.table.write(key, each)
+        for key, row_values in values.items():
+            self.table.write(key, row_values)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -255,8 +255,8 @@ def test_an_append_sends_only_new_rows(tmp_path: Path, api: FakeApi) -> None:
     desk.write(a=[1, 3])
     desk.run()
 
-    sent = [[row["value"] for row in batch["rows"]] for batch in api.state.values()]
-    assert [[1, 2], [3]] == sent
+    batches = [[row["value"] for row in batch["rows"]] for batch in api.state.values()]
+    assert [[1, 2], [3]] == batches
 
 
 @pytest.mark.parametrize("settings", ['"batch_size": 100', '"batch_size": 0'])
@@ -281,8 +281,8 @@ def test_an_scd2_model_sends_every_version_of_a_row(tmp_path: Path, api: FakeApi
     desk.write(lamp=[12])
     desk.run()
 
-    kept = [(row["value"], row["is_current"]) for row in api.state.values()]
-    assert [(10, False), (12, True)] == kept
+    versions = [(row["value"], row["is_current"]) for row in api.state.values()]
+    assert [(10, False), (12, True)] == versions
     closed, current = api.state.values()
     assert closed["valid_to_snapshot"] == current["valid_from_snapshot"]
 

@@ -27,8 +27,8 @@ def build_site(source: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_site_has_every_page_and_a_search_index(source: Path) -> None:
-    done = build_site(source)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = build_site(source)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     site = source / "site"
     pages = {path.relative_to(source / "docs").with_suffix(".html") for path in source.glob("docs/**/*.md")}
     assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
@@ -43,9 +43,9 @@ def test_the_site_has_every_page_and_a_search_index(source: Path) -> None:
 def test_a_broken_link_fails_the_build(source: Path, link: str) -> None:
     with (source / "docs" / "tutorial.md").open("a") as page:
         page.write(f"\n[broken]({link})\n")
-    done = build_site(source)
-    assert done.returncode == 1
-    assert "does not exist" in done.stdout + done.stderr
+    completed = build_site(source)
+    assert completed.returncode == 1
+    assert "does not exist" in completed.stdout + completed.stderr
 
 
 def test_the_site_asks_no_other_server(source: Path) -> None:

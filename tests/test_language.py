@@ -64,8 +64,8 @@ def test_every_class_and_module_docstring_begins_with_a_noun() -> None:
 
 @pytest.mark.parametrize("folder", CODE_FOLDERS)
 def test_docstrings_and_comments_are_plain(folder: str) -> None:
-    found = [text for text, _ in docstrings() if text.place.startswith(folder)] + list(comments(folder))
-    assert [] == report(problem for text in found for problem in sentence_problems(text))
+    texts = [text for text, _ in docstrings() if text.place.startswith(folder)] + list(comments(folder))
+    assert [] == report(problem for text in texts for problem in sentence_problems(text))
 
 
 def test_messages_are_plain() -> None:

@@ -95,14 +95,14 @@ def _parse_modules() -> Iterator[tuple[str, ast.Module]]:
 
 @functools.cache
 def imports() -> list[Import]:
-    found = []
+    entries = []
     for module, tree in modules():
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                found += [Import(module, alias.name, node.lineno) for alias in node.names]
+                entries += [Import(module, alias.name, node.lineno) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
-                found += [Import(module, f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
-    return found
+                entries += [Import(module, f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return entries
 
 
 def top_level(module: str) -> str:
@@ -124,23 +124,25 @@ def is_below(imported: str, module: str) -> bool:
 
 def test_imports_go_one_way() -> None:
     """A package that imports a higher one can't be understood, or tested, without it."""
-    ours = [each for each in imports() if top_level(each.imported) == PACKAGE and each.module]
-    wrong = [each for each in ours if not is_below(each.imported.removeprefix(f"{PACKAGE}."), each.module)]
+    ours = [import_ for import_ in imports() if top_level(import_.imported) == PACKAGE and import_.module]
+    wrong = [import_ for import_ in ours if not is_below(import_.imported.removeprefix(f"{PACKAGE}."), import_.module)]
     assert [] == list(map(str, wrong))
 
 
 def test_every_package_has_a_layer() -> None:
     """A new package needs a line in docs/design.md."""
-    known = {name for layer in LAYERS for name in layer} | {"testing"}
-    assert {top_level(module) for module, _ in modules() if module} <= known
+    layer_names = {name for layer in LAYERS for name in layer} | {"testing"}
+    assert {top_level(module) for module, _ in modules() if module} <= layer_names
 
 
 @pytest.mark.parametrize(("library", "homes"), LIBRARY_HOMES.items(), ids=list(LIBRARY_HOMES))
 def test_a_library_has_one_home(library: str, homes: set[str]) -> None:
     """Two packages that use one library both change with it."""
-    users = [each for each in imports() if top_level(each.imported) == library]
+    users = [import_ for import_ in imports() if top_level(import_.imported) == library]
     strays = [
-        each for each in users if not any(each.module == home or each.module.startswith(f"{home}.") for home in homes)
+        import_
+        for import_ in users
+        if not any(import_.module == home or import_.module.startswith(f"{home}.") for home in homes)
     ]
     assert [] == list(map(str, strays))
 
@@ -158,7 +160,7 @@ def test_the_environment_is_read_in_one_place() -> None:
 
 def test_annotations_are_never_postponed() -> None:
     """With `from __future__ import annotations` Dagster refuses `context: dg.AssetExecutionContext`."""
-    assert [] == [str(each) for each in imports() if each.imported.startswith("__future__")]
+    assert [] == [str(import_) for import_ in imports() if import_.imported.startswith("__future__")]
 
 
 def test_imports_are_absolute() -> None:
@@ -177,7 +179,7 @@ def test_packages_import_nothing() -> None:
     packages = {path.parent for path in (ROOT / PACKAGE).rglob("__init__.py")}
     names = {".".join(package.relative_to(ROOT / PACKAGE).parts) for package in packages}
     inner = {name for name in names if name and top_level(name) != "testing"}  # these two have the public names
-    assert [] == [str(each) for each in imports() if each.module in inner]
+    assert [] == [str(import_) for import_ in imports() if import_.module in inner]
 
 
 def test_functions_that_dagster_calls_are_short() -> None:
@@ -208,7 +210,7 @@ def test_every_package_is_described() -> None:
 
 def test_every_module_of_orchestration_imports_dagster() -> None:
     """Code that runs without Dagster belongs in app."""
-    importing = {each.module for each in imports() if top_level(each.imported) == "dagster"}
+    importing = {import_.module for import_ in imports() if top_level(import_.imported) == "dagster"}
     ours = {module for module, _ in modules() if module.startswith("orchestration.")}
     assert ours == {module for module in importing if module.startswith("orchestration.")}
 

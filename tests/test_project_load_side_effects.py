@@ -42,7 +42,7 @@ MANY = 500  # the number of models in the promise
 
 
 def told(script: str, root: Path) -> list[str]:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, str(root)],
         capture_output=True,
         text=True,
@@ -50,7 +50,7 @@ def told(script: str, root: Path) -> list[str]:
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
-    return done.stdout.splitlines()
+    return completed.stdout.splitlines()
 
 
 @pytest.fixture

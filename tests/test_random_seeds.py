@@ -58,12 +58,12 @@ def test_each_commit_has_a_different_seed(tmp_path: Path) -> None:
     assert random_seeds.find_commit(tmp_path) is None
     git(tmp_path, "init")
     assert random_seeds.find_commit(tmp_path) is None
-    found = []
+    commits = []
     for subject in ("one", "two"):
         git(tmp_path, "commit", "--allow-empty", "-m", subject)
-        found.append(random_seeds.find_commit(tmp_path))
-        assert git(tmp_path, "rev-parse", "HEAD").startswith(str(found[-1]))
-    assert 2 == len(set(found))
+        commits.append(random_seeds.find_commit(tmp_path))
+        assert git(tmp_path, "rev-parse", "HEAD").startswith(str(commits[-1]))
+    assert 2 == len(set(commits))
 
 
 def test_without_git_the_seed_is_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_the_feed_of_a_kind_is_what_the_table_of_kinds_says(shop: SparkProject, 
     """The rows that push functions get depend on it, and so does every promise of delivery."""
     name, (first, changed, gone) = f"m.{kind}", CELLS[kind]
     shop.write_files({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
-    seen = []
+    change_types = []
     before = -1
     for rows, expected in (
         ([A1, A2, B3], first),
@@ -84,11 +84,11 @@ def test_the_feed_of_a_kind_is_what_the_table_of_kinds_says(shop: SparkProject, 
         assert 0 == shop.run()
         feed = shop.read_feed(name, after=before)
         assert sorted(expected, key=str) == feed
-        seen += [change_type for change_type, _ in feed]
+        change_types += [change_type for change_type, _ in feed]
         if not expected:
             assert before == shop.log_version(name)  # no commit
         before = shop.log_version(name)
-    assert KINDS[kind].change_types == {ChangeType(change_type) for change_type in seen}
+    assert KINDS[kind].change_types == {ChangeType(change_type) for change_type in change_types}
 
 
 def test_an_updated_row_keeps_its_rowid(shop: SparkProject) -> None:
@@ -156,10 +156,10 @@ def test_a_query_that_fails_leaves_the_table_and_reports_its_file(shop: SparkPro
     capfd.readouterr()
     assert 1 == shop.run()
     assert version == shop.log_version("m.table")
-    said = capfd.readouterr().err
-    assert "models/m/table.sql" in said
-    assert "\tat " not in said
-    assert 'File "' not in said
+    stderr = capfd.readouterr().err
+    assert "models/m/table.sql" in stderr
+    assert "\tat " not in stderr
+    assert 'File "' not in stderr
 
 
 TYPES = """

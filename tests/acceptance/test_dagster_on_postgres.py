@@ -70,13 +70,13 @@ def test_runs_sensors_and_freshness_work_on_postgres(shop: ShopProject, api: Dem
     assert {"push_due", "push__sync__crm__sensor"} == set(ticks)
     assert ["SKIPPED", "SUCCESS"] == sorted(ticks.values())  # one requests the run, and the other sees that
     assert () == api.calls
-    done = subprocess.run(
+    completed = subprocess.run(
         [DG, "launch", "--job", "push__sync__crm__job"], cwd=shop.root, capture_output=True, text=True
     )
-    assert 0 == done.returncode, done.stderr
+    assert 0 == completed.returncode, completed.stderr
     assert {"a1"} == set(api.contacts())
     with open_instance(shop.workspace.settings) as instance:  # from the shell, by the sensor, and the first one
-        assert ["SUCCESS", "QUEUED", "SUCCESS"] == [each.status.value for each in instance.get_runs()]
+        assert ["SUCCESS", "QUEUED", "SUCCESS"] == [run.status.value for run in instance.get_runs()]
 
 
 def daemon_errors(iteration: Iterator[SerializableErrorInfo | None]) -> list[SerializableErrorInfo]:
@@ -95,4 +95,4 @@ def last_ticks(workspace: WorkspaceProcessContext) -> dict[str, str]:
     answer = asyncio.run(ask())
     assert 200 == answer.status_code, answer.text
     sensors = answer.json()["data"]["sensorsOrError"]["results"]
-    return {each["name"]: each["sensorState"]["ticks"][0]["status"] for each in sensors}
+    return {sensor["name"]: sensor["sensorState"]["ticks"][0]["status"] for sensor in sensors}

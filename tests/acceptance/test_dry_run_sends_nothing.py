@@ -47,7 +47,7 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProj
 def kept(shop: SparkProject) -> dict[str, bytes]:
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
-    return {name: content for each in folders for name, content in read_folder(state / each).items()}
+    return {name: content for folder in folders for name, content in read_folder(state / folder).items()}
 
 
 def test_a_dry_run_sends_no_request_and_changes_no_file(
@@ -63,11 +63,11 @@ def test_a_dry_run_sends_no_request_and_changes_no_file(
     capfd.readouterr()
     assert 0 == shop.run(is_dry=True, as_json=True)
     assert (before, calls) == (kept(shop), api.calls)
-    (told,) = [line for line in map(orjson.loads, capfd.readouterr().out.splitlines()) if "sync" in line]
+    (dry_run,) = [line for line in map(orjson.loads, capfd.readouterr().out.splitlines()) if "sync" in line]
     names = ("source_rows", "changed", "creates", "updates", "deletes", "dead")
-    assert (3, 3, 2, 1, 0, 0) == tuple(told[name] for name in names)
-    assert (1, 3) == (told["destination_before"], told["destination_after"])
-    columns = {row["key"]: row["columns"] for row in told["samples"]}
+    assert (3, 3, 2, 1, 0, 0) == tuple(dry_run[name] for name in names)
+    assert (1, 3) == (dry_run["destination_before"], dry_run["destination_after"])
+    columns = {row["key"]: row["columns"] for row in dry_run["samples"]}
     assert {"C-1", "C-2", "C-3"} == set(columns)
     assert {"name": ["Ada", "Ada L."]} == columns["C-1"]
     assert 0 == shop.run()

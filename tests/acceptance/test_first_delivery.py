@@ -66,9 +66,9 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProj
 
 def took(api: DemoApi) -> list[tuple[str, str]]:
     """Return the calls since the last time."""
-    made = [(call.method, call.path) for call in api.calls[took.seen :]]
+    requests = [(call.method, call.path) for call in api.calls[took.seen :]]
     took.seen = len(api.calls)
-    return sorted(made)
+    return sorted(requests)
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,7 @@ def test_the_documents_query_reads_the_folder_of_a_run(shop: SparkProject) -> No
     shop.run()
     run_id = shop.workspace.history.list_runs("sync.crm")[0].run_id
     folder = shop.workspace.tracking.run_address("sync.crm", run_id)
-    found = duckdb.sql(
+    rows = duckdb.sql(
         f"""
         SELECT status_message, ARRAY_AGG(identifier) AS rejected_records
         FROM read_parquet('{folder}/*.parquet', union_by_name=True)
@@ -197,7 +197,7 @@ def test_the_documents_query_reads_the_folder_of_a_run(shop: SparkProject) -> No
         GROUP BY 1
         """
     ).fetchall()
-    assert [("""{"error":"email 'none' isn't an address"}""", ["C-2"])] == found
+    assert [("""{"error":"email 'none' isn't an address"}""", ["C-2"])] == rows
 
 
 def test_a_run_with_nothing_to_do_opens_nothing(shop: SparkProject, api: DemoApi) -> None:

@@ -60,6 +60,8 @@ def test_a_run_leaves_no_secret_behind(
 
     assert 1 == len(shop.workspace.history.list_runs("sync.echo"))
     assert [] == find_secrets_in_text(captured_output() + repr(shop.workspace))
-    found = find_secrets_in_folder(shop.root)
-    assert [".env", "json"] == sorted(name if name == ".env" else name.rpartition(".")[2] for name in found), found
-    assert all(name == ".env" or name.startswith(".ondatra/tokens/") for name in found)
+    places_by_file = find_secrets_in_folder(shop.root)
+    assert [".env", "json"] == sorted(name if name == ".env" else name.rpartition(".")[2] for name in places_by_file), (
+        places_by_file
+    )
+    assert all(name == ".env" or name.startswith(".ondatra/tokens/") for name in places_by_file)

@@ -59,8 +59,8 @@ def project(environment: WheelEnvironment) -> Path:
 
 def repository_status() -> str:
     command = ["git", "status", "--porcelain", "--ignored", "--", "ondatra_dagster", "docs", "*.egg-info", "build"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return "\n".join(line for line in done.stdout.splitlines() if "__pycache__" not in line)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return "\n".join(line for line in completed.stdout.splitlines() if "__pycache__" not in line)
 
 
 def commands_of_the_readme() -> list[str]:
@@ -70,9 +70,9 @@ def commands_of_the_readme() -> list[str]:
 
 
 def port_of(project: Path) -> str:
-    found = re.search(r"http://127\.0\.0\.1:(\d+)", (project / "lib" / "crm_push.star").read_text())
-    assert found
-    return found[1]
+    match = re.search(r"http://127\.0\.0\.1:(\d+)", (project / "lib" / "crm_push.star").read_text())
+    assert match
+    return match[1]
 
 
 def test_the_printed_commands_deliver_rows_to_the_api(
@@ -96,22 +96,22 @@ def test_doctor_finds_no_problem_after_the_first_run(
     environment: WheelEnvironment, project: Path, jars: MavenRepository
 ) -> None:
     """`ondatra doctor` uses the jars that the run has downloaded, and the requirements that the packages declare."""
-    asked = len(jars.requested_paths)
-    done = environment.run("ondatra doctor", folder=project, ONDATRA_MAVEN_MIRROR=jars.url)
-    assert 0 == done.returncode, done.stdout + done.stderr
-    levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
+    request_count = len(jars.requested_paths)
+    completed = environment.run("ondatra doctor", folder=project, ONDATRA_MAVEN_MIRROR=jars.url)
+    assert 0 == completed.returncode, completed.stdout + completed.stderr
+    levels = {line.split()[1]: line.split()[0] for line in completed.stdout.splitlines()}
     assert {"packages", "settings", "variables", "java", "jars", "spark"} <= {
         name for name, level in levels.items() if level == "ok"
     }
-    assert asked == len(jars.requested_paths)
+    assert request_count == len(jars.requested_paths)
 
 
 def test_a_new_project_can_be_installed_and_tested(environment: WheelEnvironment, project: Path) -> None:
     """The test runs the commands of the project's README without an index: all requirements are installed."""
     install = "pip install --quiet --no-index --no-build-isolation -e '.[test]'"
-    done = environment.run(f"{install} && pytest -q", folder=project)
-    assert 0 == done.returncode, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    completed = environment.run(f"{install} && pytest -q", folder=project)
+    assert 0 == completed.returncode, completed.stdout + completed.stderr
+    assert "2 passed" in completed.stdout
 
 
 def test_the_docs_come_with_the_wheel(environment: WheelEnvironment) -> None:
@@ -122,8 +122,8 @@ def test_the_docs_come_with_the_wheel(environment: WheelEnvironment) -> None:
 def test_dagster_loads_the_project(environment: WheelEnvironment, project: Path) -> None:
     """The location has the name of the folder. The commands are those that Dagster's own docs name."""
     for command in DAGSTER_COMMANDS:
-        done = environment.run(command, folder=project)
-        assert 0 == done.returncode, f"{command}: {done.stdout}{done.stderr}"
+        completed = environment.run(command, folder=project)
+        assert 0 == completed.returncode, f"{command}: {completed.stdout}{completed.stderr}"
     names = [
         yaml.safe_load((project / "workspace.yaml").read_text())["load_from"][0]["python_module"]["location_name"],
         re.findall(r'^code_location_name = "(.*)"$', (project / "pyproject.toml").read_text(), re.MULTILINE)[0],

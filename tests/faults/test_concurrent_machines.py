@@ -47,14 +47,14 @@ def write(table: KeyedFeedTable, value: int, *states: Path) -> None:
 
 
 def end(run: subprocess.Popen[str]) -> tuple[int, str]:
-    said, _ = run.communicate(timeout=120)
-    return run.returncode, said
+    output, _ = run.communicate(timeout=120)
+    return run.returncode, output
 
 
 def doubled(api: DemoApi, first: int) -> int:
     """Return how many calls from that one on were made again."""
-    made = collections.Counter((call.path, json.dumps(call.body)) for call in api.calls[first:])
-    return made.total() - len(made)
+    call_counts = collections.Counter((call.path, json.dumps(call.body)) for call in api.calls[first:])
+    return call_counts.total() - len(call_counts)
 
 
 def test_one_of_two_concurrent_runs_delivers_and_the_other_stops(machines: tuple[Path, Path], api: DemoApi) -> None:
@@ -71,7 +71,7 @@ def test_one_of_two_concurrent_runs_delivers_and_the_other_stops(machines: tuple
     api.recover()
     assert {0, OTHER_STATE_EXIT_CODE} == {code for code, _ in ends}
     assert 0 == doubled(api, first)
-    (stopped,) = [said for code, said in ends if code == OTHER_STATE_EXIT_CODE]
+    (stopped,) = [output for code, output in ends if code == OTHER_STATE_EXIT_CODE]
     assert "is delivered from another state folder too" in stopped
     assert table.content() == read_delivered_values(api, UnitKind.ROW)
 
@@ -85,8 +85,8 @@ def test_a_second_machine_stops_before_its_first_call(machines: tuple[Path, Path
     running = start_machine_run(one)
     assert running.stdout
     assert "runs for the first time" in running.stdout.readline()
-    code, said = end(start_machine_run(two))
-    assert (OTHER_STATE_EXIT_CODE, True) == (code, "waiting 4 s for its heartbeat" in said)
+    code, output = end(start_machine_run(two))
+    assert (OTHER_STATE_EXIT_CODE, True) == (code, "waiting 4 s for its heartbeat" in output)
     assert 0 == end(running)[0]
     api.recover()
     assert (len(KEYS), 0) == (len(api.calls), doubled(api, 0))
@@ -107,11 +107,11 @@ def test_a_machine_continues_the_work_of_a_killed_one(machines: tuple[Path, Path
         assert running.poll() is None
     running.kill()
     running.communicate()
-    code, said = end(start_machine_run(two))
-    assert 0 == code, said
-    assert "is new to this sync; it continues from the queue snapshot" in said
+    code, output = end(start_machine_run(two))
+    assert 0 == code, output
+    assert "is new to this sync; it continues from the queue snapshot" in output
     keys = collections.defaultdict(set)
     for call in api.calls:
         keys[call.path, json.dumps(call.body)].add(call.idempotency_key)
-    assert {1} == {len(each) for each in keys.values()}
+    assert {1} == {len(call_keys) for call_keys in keys.values()}
     assert table.content() == read_delivered_values(api, UnitKind.ROW)

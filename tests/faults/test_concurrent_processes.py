@@ -91,16 +91,16 @@ def test_each_row_is_sent_once_and_the_second_process_says_so(
     try:
         assert call_blocker.call_received.wait(120)
         other = started(shop, second)
-        said, _ = other.communicate(timeout=120)
-        assert 0 == other.returncode, said
+        output, _ = other.communicate(timeout=120)
+        assert 0 == other.returncode, output
         if second is CLI:
-            assert f"sync.crm is held by process {sender.pid}" in said
+            assert f"sync.crm is held by process {sender.pid}" in output
     finally:
         call_blocker.released.set()
-        said, _ = sender.communicate(timeout=120)
-    assert 0 == sender.returncode, said
-    made = Counter((call.method, str(call.body)) for call in api.calls)
-    assert (ROWS, {1}) == (len(made), set(made.values()))
+        output, _ = sender.communicate(timeout=120)
+    assert 0 == sender.returncode, output
+    call_counts = Counter((call.method, str(call.body)) for call in api.calls)
+    assert (ROWS, {1}) == (len(call_counts), set(call_counts.values()))
     queue = shop.workspace.queue("sync.crm")
     assert queue
     assert (0, 0) == (queue.depth, queue.dead_units)

@@ -26,12 +26,12 @@ def interrupted_at(command: TerminalCommand) -> str:
     """Press Ctrl-C, check how the command ends, and return the screen."""
     jvm = command.wait_for_jvm()
     command.press_ctrl_c()
-    code, said = command.wait()
-    assert 130 == code, said
-    assert said.replace("\x1b[2K", "").rstrip().endswith(INTERRUPTED_MESSAGE), said
-    assert not any(word in said for word in ("Traceback", "ERROR", "py4j", "KeyError", "failed")), said
+    code, output = command.wait()
+    assert 130 == code, output
+    assert output.replace("\x1b[2K", "").rstrip().endswith(INTERRUPTED_MESSAGE), output
+    assert not any(word in output for word in ("Traceback", "ERROR", "py4j", "KeyError", "failed")), output
     wait_for_exit(jvm)
-    return said
+    return output
 
 
 def test_ctrl_c_interrupts_a_run_while_spark_starts_works_and_ends(root: Path) -> None:

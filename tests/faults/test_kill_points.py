@@ -94,8 +94,8 @@ def write(table: KeyedFeedTable, step: int) -> None:
 
 def doubled(api: DemoApi) -> int:
     """Return how many calls that change something were made a second time."""
-    made = collections.Counter(json.dumps(call.body) for call in api.calls if call.method == "POST")
-    return made.total() - len(made)
+    call_counts = collections.Counter(json.dumps(call.body) for call in api.calls if call.method == "POST")
+    return call_counts.total() - len(call_counts)
 
 
 def run_until_clean(runs: ForkedSyncRuns, table: KeyedFeedTable) -> None:

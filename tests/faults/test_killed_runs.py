@@ -21,8 +21,8 @@ pytestmark = pytest.mark.soak
 
 
 def calls(api: DemoApi, count: int) -> Callable[[KillableCommand], bool]:
-    seen = len(api.calls)
-    return lambda run: len(api.calls) >= seen + count
+    calls_before = len(api.calls)
+    return lambda run: len(api.calls) >= calls_before + count
 
 
 def said(text: str) -> Callable[[KillableCommand], bool]:
@@ -50,8 +50,8 @@ def test_a_run_killed_at_five_moments_is_completed_by_the_next(api: DemoApi, tmp
         again = KillableCommand(root)
         assert 0 == again.wait(), f"{moment}: {again.output}"
         assert emails == {key: row["email"] for key, row in api.contacts().items()}, moment
-        sent = collections.Counter((call.method, json.dumps(call.body)) for call in api.calls)
-        assert sent.total() - len(sent) <= kills, moment
+        call_counts = collections.Counter((call.method, json.dumps(call.body)) for call in api.calls)
+        assert call_counts.total() - len(call_counts) <= kills, moment
     assert 0 == KillableCommand(root, "maintain").wait()  # runs that have only calls left start no Spark
     assert recorded(root) == logged(root)
 

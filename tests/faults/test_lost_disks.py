@@ -41,7 +41,7 @@ def repeated_keys(api: DemoApi, first: int) -> tuple[int, int]:
     for call in api.calls[first:]:
         if call.idempotency_key:
             keys[call.method, call.path, json.dumps(call.body)].append(call.idempotency_key)
-    again = [(each[0], key) for each in keys.values() for key in each[1:]]
+    again = [(call_keys[0], key) for call_keys in keys.values() for key in call_keys[1:]]
     return len(again), sum(first == key for first, key in again)
 
 

@@ -122,11 +122,11 @@ def live(runs: ForkedSyncRuns, table: KeyedFeedTable | KindFeedTable, api: DemoA
 
 def overwritten(api: DemoApi) -> dict[str, list[int]]:
     """Return the invoices that got older values than they had, with all their values in order."""
-    given = collections.defaultdict(list)
+    quantities = collections.defaultdict(list)
     for call in api.calls:
         if call.method == "PUT" and not call.path.endswith("/all"):
-            given[call.path].append(min(line["quantity"] for line in call.body["lines"]))
-    return {path: values for path, values in given.items() if values != sorted(values)}
+            quantities[call.path].append(min(line["quantity"] for line in call.body["lines"]))
+    return {path: values for path, values in quantities.items() if values != sorted(values)}
 
 
 @pytest.mark.parametrize(("kind", "batch_size", "max_concurrent"), SINKS)

@@ -49,10 +49,10 @@ def change(table: KeyedFeedTable, chance: random.Random, step: int) -> None:
 
 def doubled(api: DemoApi) -> int:
     """Return how many calls were made a second time; a delete doesn't show which row it is for."""
-    made = collections.Counter(
+    call_counts = collections.Counter(
         (call.method, call.path, json.dumps(call.body)) for call in api.calls if call.method != "DELETE"
     )
-    return made.total() - len(made)
+    return call_counts.total() - len(call_counts)
 
 
 def test_a_kill_at_any_call_loses_nothing_and_repeats_only_the_call_in_flight(

@@ -46,8 +46,8 @@ def run(root: Path, *module: str) -> int:
 def pages(root: Path) -> list[str]:
     """Return the pages in the table."""
     project = load_workspace(root).project
-    found = read_table_rows(project.settings, find_named_table(project, "events.views"), limit=None)
-    return [orjson.loads(row)["page"] for row in found.json_objects()]
+    table_rows = read_table_rows(project.settings, find_named_table(project, "events.views"), limit=None)
+    return [orjson.loads(row)["page"] for row in table_rows.json_objects()]
 
 
 def test_every_acknowledged_event_is_in_the_delta_table_once(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, shared_demo_api: DemoApi) 
 
 def run_project(root: Path, *, exit_code: int = 0) -> None:
     """Run `ondatra run`. A rejected row is a warning; an API that is down is an error."""
-    done = subprocess.run([ONDATRA, "run"], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == exit_code, done.stdout + done.stderr
+    completed = subprocess.run([ONDATRA, "run"], cwd=root, capture_output=True, text=True, check=False)
+    assert completed.returncode == exit_code, completed.stdout + completed.stderr
 
 
 @pytest.fixture(scope="module")

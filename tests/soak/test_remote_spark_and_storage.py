@@ -38,12 +38,12 @@ def settings(tmp_path: Path) -> Settings:
 
 def run_tests(*names: str, environment: Mapping[str, str] | None = None, **settings: str) -> str:
     """Run these files of tests/spark, and return pytest's output; settings have the names of their variables."""
-    given = {f"ONDATRA_TEST_{name}": value for name, value in settings.items()}
+    variables = {f"ONDATRA_TEST_{name}": value for name, value in settings.items()}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "spark", "-x", "--tb=short"]
         + [str(ROOT / "tests" / "spark" / name) for name in names],
         cwd=ROOT,
-        env={**os.environ, **given, **(environment or {})},
+        env={**os.environ, **variables, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -73,5 +73,7 @@ def test_the_kinds_work_with_tables_on_s3(settings: Settings) -> None:
     """The tables' logs and files are read there without Spark, too."""
     fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror)
     with running_moto_s3() as access:
-        said = run_tests(*TESTS, "test_table_reader_matches_spark.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}")
-    assert "passed" in said
+        output = run_tests(
+            *TESTS, "test_table_reader_matches_spark.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}"
+        )
+    assert "passed" in output

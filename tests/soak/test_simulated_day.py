@@ -84,13 +84,13 @@ class ProjectObserver:
 
     def runs(self) -> list[tuple[str, str]]:
         """Return what started each of Dagster's runs, and its status; the oldest first."""
-        told = self._dagster.query_graphql(RUNS)["runsOrError"]["results"]
-        return [(_started_by(run), run["status"]) for run in reversed(told)]
+        runs = self._dagster.query_graphql(RUNS)["runsOrError"]["results"]
+        return [(_started_by(run), run["status"]) for run in reversed(runs)]
 
     def checks(self) -> dict[str, "DagsterCheckResult"]:
         """Return the current result of each check of the CRM's sync."""
-        told = self._dagster.query_graphql(CHECKS)["assetNodeOrError"]["assetChecksOrError"]["checks"]
-        ends = [(check["name"], check["executionForLatestMaterialization"]) for check in told]
+        checks = self._dagster.query_graphql(CHECKS)["assetNodeOrError"]["assetChecksOrError"]["checks"]
+        ends = [(check["name"], check["executionForLatestMaterialization"]) for check in checks]
         return {
             name: DagsterCheckResult(*map(end["evaluation"].get, ("success", "severity", "description")))
             for name, end in ends
@@ -104,9 +104,9 @@ class ProjectObserver:
             for line in self.run_json_command("query", "ondatra.sync_log", "--json")
             if line["sync_id"] == "sync.crm"
         ]
-        sent = [line for line in lines if (line["record_identifier"], line["status"]) == (key, "succeeded")]
-        sent.sort(key=lambda line: line["batch_started_at"])
-        return [orjson.loads(line["record_payload"])["email"] for line in sent]
+        deliveries = [line for line in lines if (line["record_identifier"], line["status"]) == (key, "succeeded")]
+        deliveries.sort(key=lambda line: line["batch_started_at"])
+        return [orjson.loads(line["record_payload"])["email"] for line in deliveries]
 
     def history(self, sync: str) -> list[dict[str, Any]]:
         """Return the sync's runs, the oldest first."""
@@ -114,8 +114,8 @@ class ProjectObserver:
 
     def run_json_command(self, *arguments: str) -> list[dict[str, Any]]:
         command = [sys.executable, "-m", "ondatra_dagster.cli.main", *arguments]
-        done = subprocess.run(command, cwd=self._root, capture_output=True, text=True, check=True)
-        return [orjson.loads(line) for line in done.stdout.splitlines()]
+        completed = subprocess.run(command, cwd=self._root, capture_output=True, text=True, check=True)
+        return [orjson.loads(line) for line in completed.stdout.splitlines()]
 
 
 def _started_by(run: dict[str, Any]) -> str:

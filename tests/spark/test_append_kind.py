@@ -188,11 +188,9 @@ def test_a_new_input_of_a_definition_adds_rows_from_then_on(model_tables: ModelT
             i.name: format_table_version(model_tables.state(build_model("merge", "", name=i.name)))
             for i in model.inputs
         }
-        written = model_tables.write(model, **versions)
+        result = model_tables.write(model, **versions)
         return (
-            [change[1:] for change in model_tables.feed_values(model, written.version - 1)]
-            if written.has_changes
-            else []
+            [change[1:] for change in model_tables.feed_values(model, result.version - 1)] if result.has_changes else []
         )
 
     only_a = "select id, name from A"
@@ -234,6 +232,6 @@ def test_a_run_that_was_overtaken_runs_its_query_again(source: AppendSource) -> 
     frame = evaluate_query(lake.warehouse, ROW_BY_ROW, {SOURCE: old})
     source.pending_properties("2, 'b'")
     assert [(2, "b")] == source.run(ROW_BY_ROW)
-    written = lake.write_frame(ROW_BY_ROW, frame, planned_version=planned, **{SOURCE: old})
-    assert not written.has_changes
-    assert {SOURCE: format_table_version(lake.state(table))} == written.inputs
+    result = lake.write_frame(ROW_BY_ROW, frame, planned_version=planned, **{SOURCE: old})
+    assert not result.has_changes
+    assert {SOURCE: format_table_version(lake.state(table))} == result.inputs

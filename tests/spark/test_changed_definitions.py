@@ -43,9 +43,9 @@ def test_a_column_is_added(model_tables: ModelTables, kind: str) -> None:
     model_tables.write(model)
     assert {"id", "name", "times ten"} == columns_of(model_tables, model)
     # the feed is readable across the new column, which is null in old images
-    told = told_by_name(model_tables, model, first.version)
-    assert (1, "a", None) in told
-    assert (1, "a", 10) in told
+    rows = told_by_name(model_tables, model, first.version)
+    assert (1, "a", None) in rows
+    assert (1, "a", 10) in rows
 
 
 def test_an_added_column_without_values_changes_no_row(model_tables: ModelTables) -> None:
@@ -63,8 +63,8 @@ def test_a_dropped_column_sends_no_equal_row_again(model_tables: ModelTables, ki
     query = "select id, name, {} as extra from values (1, 'a'), (2, 'b') as t(id, name)"
     first = model_tables.write_query(kind, query.format("id"))
     model = build_model(kind, FIRST)
-    written = model_tables.write(model)
-    assert not written.has_changes
+    result = model_tables.write(model)
+    assert not result.has_changes
     assert {"id", "name"} == columns_of(model_tables, model)
     later = model_tables.write_query(kind, values_query("1, 'a'", "2, 'B'"))
     segments = [
@@ -92,9 +92,9 @@ def test_hashes_are_trusted_again_once_all_rows_are_rewritten(model_tables: Mode
     model_tables.write_query(kind, FIRST + " union all select 3, 'c'")
     # a table is written in full anyway; in other kinds two rows still have a hash of three columns
     assert (kind == "table") is trusts_hashes(model_tables, model)
-    written = model_tables.write_query(kind, values_query("1, 'A'", "2, 'B'", "3, 'C'"))
+    result = model_tables.write_query(kind, values_query("1, 'A'", "2, 'B'", "3, 'C'"))
     assert trusts_hashes(model_tables, model)
-    assert written.version == model_tables.state(model).version
+    assert result.version == model_tables.state(model).version
     assert not model_tables.write_query(kind, values_query("2, 'B'", "1, 'A'", "3, 'C'")).has_changes
     again = model_tables.write_query(kind, values_query("1, 'A'", "2, 'b'", "3, 'C'"))
     assert (3 if kind == "table" else 1) == again.inserted

@@ -57,7 +57,7 @@ def test_values_of_every_type_are_sent_as_json_and_equal_themselves(model_tables
     model_tables.write(model)
     [change] = model_tables.changes(model, None)
     payload = orjson.loads(change.payload)
-    assert dict(zip(NAMES, [said for _, said in EVERY_TYPE], strict=True)) == dict(
+    assert dict(zip(NAMES, [json_text for _, json_text in EVERY_TYPE], strict=True)) == dict(
         zip(NAMES, payload[1 : len(NAMES) + 1], strict=True)  # the columns of scd2 follow them
     )
     assert not model_tables.write(model).has_changes
@@ -115,8 +115,8 @@ def test_position_and_null_make_a_difference(model_tables: ModelTables, kind: st
         return " union all ".join(rows)
 
     model_tables.write_query(kind, query(0))
-    written = model_tables.write_query(kind, query(1))
-    assert len(DIFFERENT) + len(TWO_TEXTS) == (written.updated or written.inserted)
+    result = model_tables.write_query(kind, query(1))
+    assert len(DIFFERENT) + len(TWO_TEXTS) == (result.updated or result.inserted)
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)

@@ -59,16 +59,16 @@ def kept(shop: SparkProject) -> dict[str, bytes]:
     """Return the bytes of all files that a dry run may not touch."""
     state = shop.root / ".ondatra"
     folders = ("warehouse", "queue", "tracking")
-    return {name: content for each in folders for name, content in read_folder(state / each).items()}
+    return {name: content for folder in folders for name, content in read_folder(state / folder).items()}
 
 
 def planned(shop: SparkProject) -> dict[str, object]:
     """Return how many rows the newest run of each sync planned to pass to its push function."""
-    found = {}
+    planned_by_sync = {}
     for sync in shop.workspace.syncs:
         (run,) = shop.workspace.history.list_runs(sync, limit=1, with_dry=True)
-        found[sync] = run.counts["grid"]["planned"]
-    return found
+        planned_by_sync[sync] = run.counts["grid"]["planned"]
+    return planned_by_sync
 
 
 def dry(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
@@ -111,9 +111,9 @@ def held_by_another_run(shop: SparkProject) -> Iterator[None]:
     workspace = shop.workspace
     tables = [workspace.settings.state / "locks" / f"{model}.lock" for model in workspace.project.models]
     queues = [sync.lock_file for sync in workspace.syncs.values()]
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         for path in (*tables, *queues):
-            held.enter_context(FileLock(path, purpose="a run"))
+            locks.enter_context(FileLock(path, purpose="a run"))
         yield
 
 

@@ -63,8 +63,8 @@ class EventModelHarness:
         return write_model(self.lake.warehouse, write)
 
     def rows(self, *names: str) -> list[Any]:
-        found = self.lake.rows(self.model).orderBy("__ondatra_rowid").select(*names).collect()
-        return [row[0] if len(names) == 1 else tuple(row) for row in found]
+        rows = self.lake.rows(self.model).orderBy("__ondatra_rowid").select(*names).collect()
+        return [row[0] if len(names) == 1 else tuple(row) for row in rows]
 
     def invalid_events(self) -> list[tuple[str, str]]:
         path = invalid_table_path(self.lake.path(self.model))
@@ -131,8 +131,8 @@ def test_events_arrive_once_in_order_with_one_commit_for_each_batch(harness: Eve
     assert [f"{number:03}" for number in range(300)] == harness.rows("page")
     assert 3 == harness.lake.state(harness.model).log_version
     harness.store_events({"page": "300"})
-    written = harness.flush()
-    assert (1, 301, True) == (written.inserted, written.rows, written.has_changes)
+    result = harness.flush()
+    assert (1, 301, True) == (result.inserted, result.rows, result.has_changes)
     assert {AT.replace(tzinfo=None)} == set(harness.rows("received_at"))
 
 
@@ -178,14 +178,14 @@ def test_a_changed_definition_loses_no_event(harness: EventModelHarness) -> None
     )
     harness.store_events({"page": "/d"}, {"page": "/e", "user": "v"})
     harness.define("page STRING NOT NULL, user STRING NOT NULL")
-    written = harness.flush()
-    assert ({"MISFIT": 1}, 1) == (written.invalid_counts, written.inserted)
+    result = harness.flush()
+    assert ({"MISFIT": 1}, 1) == (result.invalid_counts, result.inserted)
     assert [('{"page":"/d"}', "user is missing; it is STRING NOT NULL")] == harness.invalid_events()
     harness.store_events({"page": "/f"})
-    written = harness.flush()  # no event fits, and still none waits any longer
+    result = harness.flush()  # no event fits, and still none waits any longer
     assert ({"MISFIT": 1}, False, 0) == (
-        written.invalid_counts,
-        written.has_changes,
+        result.invalid_counts,
+        result.has_changes,
         harness.events().summarize_pending().events,
     )
     assert 2 == len(harness.invalid_events())
@@ -221,8 +221,8 @@ def test_checks_are_evaluated_before_each_commit(harness: EventModelHarness) -> 
     columns = "-- @constraint: seconds >= 0\n-- @warning: seconds < 100\npage STRING, seconds INT"
     harness.define(columns)
     harness.store_events({"seconds": 5}, {"seconds": 500}, {"seconds": 1000})
-    written = harness.flush(harness.events(most_events=2))
-    (constraint, warning) = sorted(written.findings, key=lambda finding: finding.check.check_type)
+    result = harness.flush(harness.events(most_events=2))
+    (constraint, warning) = sorted(result.findings, key=lambda finding: finding.check.check_type)
     assert (0, 3, 2) == (constraint.failed_rows, constraint.rows, warning.failed_rows)
     assert {warning.check.name: 2} == dict(harness.lake.state(harness.model).commit_metadata.warned)  # type: ignore[union-attr]
     harness.store_events({"seconds": -1})

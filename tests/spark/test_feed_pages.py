@@ -19,10 +19,10 @@ def test_changes_of_a_key_are_consecutive_across_pages(model_tables: ModelTables
     model_tables.write_query("tracked", MANY.format(100, 300))
     pages = [page for segment in model_tables.feed(model, page_bytes=2_000).segments(0, 2) for page in segment.pages]
     assert len(pages) > 2
-    told = [change for page in pages for change in page.changes]
-    assert sorted(told) == sorted(model_tables.changes(model, 0))
-    assert 50 == len([key for key, _ in itertools.groupby(told, key=lambda change: change.key)])
-    for _, of_key in itertools.groupby(told, key=lambda change: change.key):
+    changes = [change for page in pages for change in page.changes]
+    assert sorted(changes) == sorted(model_tables.changes(model, 0))
+    assert 50 == len([key for key, _ in itertools.groupby(changes, key=lambda change: change.key)])
+    for _, of_key in itertools.groupby(changes, key=lambda change: change.key):
         versions = [change.version for change in of_key]
         assert sorted(versions) == versions
 
@@ -34,12 +34,12 @@ def test_the_feed_of_a_table_has_deletes_before_inserts(model_tables: ModelTable
     model_tables.write_query("table", MANY.format(50, 150))
     model_tables.write_query("table", MANY.format(60, 160))
     for page_bytes in (1_000, 10_000_000):
-        told = model_tables.changes(model, 1, 3, page_bytes=page_bytes)
-        order = [(change.version, change.change_type is ChangeType.INSERT, change.rowid) for change in told]
+        changes = model_tables.changes(model, 1, 3, page_bytes=page_bytes)
+        order = [(change.version, change.change_type is ChangeType.INSERT, change.rowid) for change in changes]
         assert sorted(order) == order
         # the rows of version 2 were deleted in version 3
         assert [(2, ChangeType.DELETE)] * 100 + [(3, ChangeType.INSERT)] * 100 == [
-            (change.version, change.change_type) for change in told
+            (change.version, change.change_type) for change in changes
         ]
 
 
@@ -50,9 +50,9 @@ def test_a_snapshot_is_the_table_at_that_version(model_tables: ModelTables) -> N
     model_tables.write_query("merge", values_query("2, 'B'", "3, 'c'"))
     [segment] = model_tables.feed(model).segments(None, 1)
     assert (-1, 1) == (segment.after_version, segment.last_version)
-    told = [change for page in segment.pages for change in page.changes]
+    changes = [change for page in segment.pages for change in page.changes]
     assert [("1", "insert", 1, '[1,"a"]'), ("2", "insert", 1, '[2,"b"]')] == [
-        (change.key, change.change_type, change.version, change.payload) for change in told
+        (change.key, change.change_type, change.version, change.payload) for change in changes
     ]
 
 

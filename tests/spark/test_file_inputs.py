@@ -33,8 +33,8 @@ def test_patterns_and_folders_are_read(model_tables: ModelTables) -> None:
 def test_a_folder_of_partitions_has_their_columns(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "in/day=2026-01-02/x.json", '{"id": 1}\n')
     write_input_file(model_tables, "in/day=2026-01-03/x.json", '{"id": 2}\n')
-    found = evaluate_rows(model_tables, build_file_model("in", "json"))
-    assert [(1, "2026-01-02"), (2, "2026-01-03")] == [(id_, str(day)) for id_, day in found]
+    rows = evaluate_rows(model_tables, build_file_model("in", "json"))
+    assert [(1, "2026-01-02"), (2, "2026-01-03")] == [(id_, str(day)) for id_, day in rows]
 
 
 def test_a_byte_order_mark_is_not_part_of_a_column_name(model_tables: ModelTables) -> None:

@@ -23,8 +23,8 @@ NOW = values_query("1, 'a'", "2, 'B'", "4, 'd'")
 
 def rowids(model_tables: ModelTables, model: Model) -> dict[tuple[object, ...], int]:
     """Return each row's rowid by its values."""
-    found = model_tables.rows(model).select("id", "name", "__ondatra_rowid").collect()
-    return {(row["id"], row["name"]): row["__ondatra_rowid"] for row in found}
+    rows = model_tables.rows(model).select("id", "name", "__ondatra_rowid").collect()
+    return {(row["id"], row["name"]): row["__ondatra_rowid"] for row in rows}
 
 
 EXPECTED = {
@@ -43,14 +43,14 @@ def test_equal_rows_keep_their_rowids_in_a_full_refresh(model_tables: ModelTable
     model_tables.write_query(kind, FIRST)
     model = build_model(kind, NOW)
     table_id, before = model_tables.state(model).table_id, rowids(model_tables, model)
-    written = model_tables.write(model, is_full=True)
+    result = model_tables.write(model, is_full=True)
     after = rowids(model_tables, model)
     assert EXPECTED[kind] == set(after)
     assert {row: before[row] for row in before.keys() & after.keys()} == {
         row: after[row] for row in before.keys() & after.keys()
     }
-    assert (table_id, len(after)) == (model_tables.state(model).table_id, written.rows)
-    gone = [change for change in model_tables.feed_values(model, written.version - 1) if change[0] == "delete"]
+    assert (table_id, len(after)) == (model_tables.state(model).table_id, result.rows)
+    gone = [change for change in model_tables.feed_values(model, result.version - 1) if change[0] == "delete"]
     expected = {"merge": 1, "table": 2, "tracked": 2, "partition": 2}  # an update is no delete
     assert expected.get(kind, 0) == len(gone)
 
@@ -102,9 +102,9 @@ def test_another_kind_is_refused_and_then_converted(model_tables: ModelTables, o
     model_tables.write(model, is_full=True)
     assert before == rowids(model_tables, model)
     model_tables.write_query(new, NOW)
-    kept = {(3, "c")} if new == "merge" else {(2, "b"), (3, "c")} if new in ("append", "scd2") else set()
-    kept = {(3, "c")} if new == "partition" else kept
-    assert {(1, "a"), (2, "B"), (4, "d"), *kept} == set(rowids(model_tables, model))
+    remaining_rows = {(3, "c")} if new == "merge" else {(2, "b"), (3, "c")} if new in ("append", "scd2") else set()
+    remaining_rows = {(3, "c")} if new == "partition" else remaining_rows
+    assert {(1, "a"), (2, "B"), (4, "d"), *remaining_rows} == set(rowids(model_tables, model))
 
 
 def test_another_key_is_refused_and_then_converted(model_tables: ModelTables) -> None:
@@ -119,8 +119,8 @@ def test_another_key_is_refused_and_then_converted(model_tables: ModelTables) ->
 def test_a_table_with_several_rows_for_a_key_gets_one_row_for_each(model_tables: ModelTables) -> None:
     model_tables.write_query("append", values_query("1, 'a'", "1, 'b'", "2, 'c'"))
     model = build_model("merge", values_query("1, 'a'", "2, 'c'"))
-    written = model_tables.write(model, is_full=True)
-    assert (0, 0, 1) == (written.inserted, written.updated, written.deleted)
+    result = model_tables.write(model, is_full=True)
+    assert (0, 0, 1) == (result.inserted, result.updated, result.deleted)
     assert {(1, "a"), (2, "c")} == set(rowids(model_tables, model))
 
 
@@ -138,8 +138,8 @@ def test_the_row_of_the_query_stays_when_a_key_has_several_rows(model_tables: Mo
     assert [row for row in before if row[:2] == (1, "b")] == after[:1]
     assert [row for row in before if row[:2] == (2, "c")][:1] == after[1:2]
     if new == "merge":
-        told = [change[0] for change in model_tables.feed_values(model, model_tables.state(model).version - 1)]
-        assert 6 == told.count("delete")  # one row of 1, 2 and 4, both of 3, and the row without a key
+        change_types = [change[0] for change in model_tables.feed_values(model, model_tables.state(model).version - 1)]
+        assert 6 == change_types.count("delete")  # one row of 1, 2 and 4, both of 3, and the row without a key
         oldest = min(row[2] for row in before if row[0] == 4)
         assert oldest == after[2][2]
     assert not model_tables.write(model).has_changes
@@ -160,12 +160,12 @@ def test_a_key_that_is_duplicated_in_table_and_query_is_refused(model_tables: Mo
     model_tables.write_query("table", values_query(*DOUBLED, "6, 'z'"))
     model = build_model(new, values_query("1, 'b'", "1, 'q'", "3, 'x'", "3, 'y'", "6, 'z'", "6, 'Z'"))
     before = model_tables.state(model)
-    said = "keys that are duplicates in the table are duplicates in the query's result too: 1, 3 of id;"
-    with pytest.raises(WarehouseError, match=f"{said} .*let it give one row a key"):
+    message = "keys that are duplicates in the table are duplicates in the query's result too: 1, 3 of id;"
+    with pytest.raises(WarehouseError, match=f"{message} .*let it give one row a key"):
         model_tables.write(model, is_full=True)
     assert before == model_tables.state(model)
-    written = model_tables.write_query(new, values_query("1, 'b'", "3, 'x'", "6, 'z'", "6, 'Z'"), is_full=True)
-    assert {"DUPLICATE": 2} == dict(written.invalid_counts)
+    result = model_tables.write_query(new, values_query("1, 'b'", "3, 'x'", "6, 'z'", "6, 'Z'"), is_full=True)
+    assert {"DUPLICATE": 2} == dict(result.invalid_counts)
     current = model_tables.rows(model).where("is_current" if new == "scd2" else "true")
     assert [1, 3, 6] == sorted(row["id"] for row in current.collect())
 
@@ -181,8 +181,8 @@ def test_a_key_that_another_program_duplicated_is_refused_as_well(model_tables: 
     with pytest.raises(WarehouseError, match="query too: 1 of id; which row is to stay"):
         model_tables.write(model, is_full=True)
     assert before == model_tables.state(model).log_version
-    written = model_tables.write_query("merge", values_query("1, 'A'", "2, 'b'", "3, 'c'"), is_full=True)
-    assert (0, 0, 2) == (written.inserted, written.updated, written.deleted)
+    result = model_tables.write_query("merge", values_query("1, 'A'", "2, 'b'", "3, 'c'"), is_full=True)
+    assert (0, 0, 2) == (result.inserted, result.updated, result.deleted)
     assert {(1, "A"), (2, "b"), (3, "c")} == set(rowids(model_tables, model))
 
 

@@ -33,8 +33,8 @@ def write_file(model_tables: ModelTables, *rows: str) -> None:
 
 
 def rows_of(model_tables: ModelTables, model: Model) -> list[tuple[object, ...]]:
-    found = model_tables.rows(model).selectExpr("id", "cast(at as string)", "amount").collect()
-    return sorted(tuple(row) for row in found)
+    rows = model_tables.rows(model).selectExpr("id", "cast(at as string)", "amount").collect()
+    return sorted(tuple(row) for row in rows)
 
 
 def test_rows_as_new_as_the_newest_are_neither_lost_nor_duplicated(model_tables: ModelTables) -> None:
@@ -68,8 +68,8 @@ def test_a_merge_reads_only_newer_rows(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2024-01-01,10", "2,2024-01-02,20")
     model_tables.write(model)
     write_file(model_tables, "1,2024-01-01,99", "2,2024-01-03,21", "3,2024-01-03,30")
-    written = model_tables.write(model)
-    assert (1, 1) == (written.inserted, written.updated)
+    result = model_tables.write(model)
+    assert (1, 1) == (result.inserted, result.updated)
     assert [(1, "2024-01-01", 10), (2, "2024-01-03", 21), (3, "2024-01-03", 30)] == rows_of(model_tables, model)
 
 
@@ -104,8 +104,8 @@ def test_a_full_refresh_reads_all_rows_again(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2024-01-01,10", "2,2024-01-02,20")
     model_tables.write(model)
     write_file(model_tables, "1,2024-01-01,99")
-    written = model_tables.write(model, is_full=True)
-    assert (0, 1, 1) == (written.inserted, written.updated, written.deleted)
+    result = model_tables.write(model, is_full=True)
+    assert (0, 1, 1) == (result.inserted, result.updated, result.deleted)
     assert [(1, "2024-01-01", 99)] == rows_of(model_tables, model)
 
 

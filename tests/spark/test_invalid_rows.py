@@ -10,10 +10,10 @@ pytestmark = pytest.mark.spark
 def test_rows_with_null_or_duplicate_keys_are_invalid(model_tables: ModelTables) -> None:
     """An invalid row doesn't stop the others."""
     model = build_model("merge", values_query("1, 'a'", "2, 'b'", "2, 'c'", "null, 'd'", "null, 'e'"))
-    written = model_tables.write(model)
-    assert ({"NULL": 2, "DUPLICATE": 2}, 1) == (dict(written.invalid_counts), written.inserted)
+    result = model_tables.write(model)
+    assert ({"NULL": 2, "DUPLICATE": 2}, 1) == (dict(result.invalid_counts), result.inserted)
     assert {((None,), "NULL"), (("2",), "DUPLICATE")} == {
-        (sample.key, sample.reason) for sample in written.invalid_samples
+        (sample.key, sample.reason) for sample in result.invalid_samples
     }
     assert {("[null]", "NULL", "d"), ("[null]", "NULL", "e"), ("2", "DUPLICATE", "b"), ("2", "DUPLICATE", "c")} == {
         (row.key, row.reason, orjson.loads(row.payload)["name"]) for row in model_tables.invalid(model, -1)
@@ -52,8 +52,8 @@ def test_in_kind_tracked_only_keys_with_all_columns_null_are_invalid(model_table
     """Columns of a key may be null, as long as one of them has a value."""
     query = values_query("1, null, 'a'", "null, null, 'b'", "null, 2, 'c'", columns="id, part, name")
     model = build_model("tracked", query, key=("id", "part"))
-    written = model_tables.write(model)
-    assert ({"NULL": 1}, 2) == (dict(written.invalid_counts), written.inserted)
+    result = model_tables.write(model)
+    assert ({"NULL": 1}, 2) == (dict(result.invalid_counts), result.inserted)
     assert [("[null,null]", "NULL")] == [(row.key, row.reason) for row in model_tables.invalid(model, -1)]
     assert {"[1,null]", "[null,2]"} == {change.key for change in model_tables.changes(model, 0)}
     before = model_tables.state(model).log_version

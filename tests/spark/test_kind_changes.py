@@ -21,12 +21,12 @@ def test_table_replaces_all_rows_when_any_row_differs(model_tables: ModelTables)
     first = model_tables.write_query("table", FIRST)
     model = build_model("table", CHANGED)
     assert [("insert", 1, "a"), ("insert", 2, "b"), ("insert", 3, None)] == sorted(model_tables.feed_values(model, 0))
-    written = model_tables.write(model)
-    assert (True, 3, 3, 0, 3) == (written.has_changes, written.rows, written.inserted, written.updated, written.deleted)
-    told = model_tables.feed_values(model, first.version)
-    assert ["delete"] * 3 + ["insert"] * 3 == [change[0] for change in told]
-    assert {("delete", 1, "a"), ("delete", 2, "b"), ("delete", 3, None)} == set(told[:3])
-    assert {("insert", 1, "a"), ("insert", 2, "B"), ("insert", 4, "d")} == set(told[3:])
+    result = model_tables.write(model)
+    assert (True, 3, 3, 0, 3) == (result.has_changes, result.rows, result.inserted, result.updated, result.deleted)
+    changes = model_tables.feed_values(model, first.version)
+    assert ["delete"] * 3 + ["insert"] * 3 == [change[0] for change in changes]
+    assert {("delete", 1, "a"), ("delete", 2, "b"), ("delete", 3, None)} == set(changes[:3])
+    assert {("insert", 1, "a"), ("insert", 2, "B"), ("insert", 4, "d")} == set(changes[3:])
     told_of = [*model_tables.changes(model, 0, first.version), *model_tables.changes(model, first.version)]
     assert KINDS["table"].change_types == {change.change_type for change in told_of}
 
@@ -44,8 +44,8 @@ def test_merge_writes_rows_that_differ_and_deletes_nothing(model_tables: ModelTa
     first = model_tables.write_query("merge", FIRST)
     model = build_model("merge", CHANGED)
     assert [("insert", 1, "a"), ("insert", 2, "b"), ("insert", 3, None)] == model_tables.feed_values(model, 0)
-    written = model_tables.write(model)
-    assert (True, 4, 1, 1, 0) == (written.has_changes, written.rows, written.inserted, written.updated, written.deleted)
+    result = model_tables.write(model)
+    assert (True, 4, 1, 1, 0) == (result.has_changes, result.rows, result.inserted, result.updated, result.deleted)
     assert [("update_preimage", 2, "b"), ("update_postimage", 2, "B"), ("insert", 4, "d")] == model_tables.feed_values(
         model, first.version
     )
@@ -67,13 +67,13 @@ def test_tracked_rewrites_the_groups_that_differ(model_tables: ModelTables) -> N
     """A group is sent as a whole document. A removed group is sent as deletes, and an equal one isn't sent."""
     first = model_tables.write_query("tracked", values_query("1, 'a'", "1, 'b'", "2, 'c'", "3, 'd'", "3, 'e'"))
     model = build_model("tracked", values_query("1, 'b'", "1, 'a'", "2, 'c'", "2, 'new'", "4, 'f'"))
-    written = model_tables.write(model)
-    assert (True, 5, 3, 0, 3) == (written.has_changes, written.rows, written.inserted, written.updated, written.deleted)
-    told = model_tables.feed_values(model, first.version)
-    assert [("delete", 2, "c")] == told[:1]
-    assert {("insert", 2, "c"), ("insert", 2, "new")} == set(told[1:3])
-    assert {("delete", 3, "d"), ("delete", 3, "e")} == set(told[3:5])
-    assert [("insert", 4, "f")] == told[5:]
+    result = model_tables.write(model)
+    assert (True, 5, 3, 0, 3) == (result.has_changes, result.rows, result.inserted, result.updated, result.deleted)
+    changes = model_tables.feed_values(model, first.version)
+    assert [("delete", 2, "c")] == changes[:1]
+    assert {("insert", 2, "c"), ("insert", 2, "new")} == set(changes[1:3])
+    assert {("delete", 3, "d"), ("delete", 3, "e")} == set(changes[3:5])
+    assert [("insert", 4, "f")] == changes[5:]
     assert KINDS["tracked"].change_types == {change.change_type for change in model_tables.changes(model, 0)}
     assert ["2", "2", "2", "3", "3", "4"] == [change.key for change in model_tables.changes(model, first.version)]
 
@@ -86,8 +86,8 @@ def test_a_run_without_changes_makes_no_commit(model_tables: ModelTables, kind: 
     model_tables.write_query(kind, query)
     model = build_model(kind, f"{query} order by id desc")
     before = model_tables.state(model).log_version
-    written = model_tables.write(model)
-    assert (False, before, 3) == (written.has_changes, model_tables.state(model).log_version, written.rows)
+    result = model_tables.write(model)
+    assert (False, before, 3) == (result.has_changes, model_tables.state(model).log_version, result.rows)
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
@@ -95,11 +95,11 @@ def test_a_write_is_one_commit_with_its_metadata(model_tables: ModelTables, kind
     """The metadata says what the version was computed from. Without it the next run would compute everything again."""
     first = model_tables.write_query(kind, FIRST)
     model = build_model(kind, CHANGED)
-    written = model_tables.write(model, **{"raw.things": "abc@7"})
+    result = model_tables.write(model, **{"raw.things": "abc@7"})
     state = model_tables.state(model)
-    assert (first.version + 1, first.version + 1) == (written.version, state.log_version)
+    assert (first.version + 1, first.version + 1) == (result.version, state.log_version)
     assert state.commit_metadata is not None
-    assert (CHANGED, {"raw.things": "abc@7"}, written.rows) == (
+    assert (CHANGED, {"raw.things": "abc@7"}, result.rows) == (
         state.commit_metadata.definition,
         state.commit_metadata.inputs,
         state.commit_metadata.rows,
@@ -121,25 +121,25 @@ def test_a_table_has_a_change_feed_and_keeps_its_history(model_tables: ModelTabl
     model = build_model(kind, query if KINDS[kind].has_query else f"{query} where false")
     model_tables.write(model)
     tables = [model_tables.state(model), read_table_state(invalid_table_path(model_tables.path(model)))]
-    found = [{name: table.properties.get(name) for name in PROPERTIES} for table in tables if table]
-    assert [PROPERTIES] * (2 if KINDS[kind].checks_nulls else 1) == found
+    properties = [{name: table.properties.get(name) for name in PROPERTIES} for table in tables if table]
+    assert [PROPERTIES] * (2 if KINDS[kind].checks_nulls else 1) == properties
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
 def test_an_empty_result_empties_a_table_unless_its_kind_keeps_rows(model_tables: ModelTables, kind: str) -> None:
     model_tables.write_query(kind, FIRST)
     model = build_model(kind, f"{FIRST} where id > 100")
-    written = model_tables.write(model)
+    result = model_tables.write(model)
     keeps = kind in (*KEEPING, "partition")  # an empty result replaces no partition
-    assert (3 if keeps else 0) == written.rows == model_tables.rows(model).count()
+    assert (3 if keeps else 0) == result.rows == model_tables.rows(model).count()
 
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
 def test_an_empty_first_result_creates_an_empty_table(model_tables: ModelTables, kind: str) -> None:
     """A reader of the table must find its columns."""
     model = build_model(kind, f"{FIRST} where id > 100")
-    written = model_tables.write(model)
-    assert (False, 0, 0) == (written.has_changes, written.version, written.rows)
+    result = model_tables.write(model)
+    assert (False, 0, 0) == (result.has_changes, result.version, result.rows)
     columns = [column.name for column in model_tables.state(model).columns]
     assert ["id", "name", *KINDS[kind].own_columns] == columns
     assert model_tables.write(build_model(kind, FIRST)).inserted == 3
@@ -174,11 +174,11 @@ def test_partition_replaces_only_partitions_that_differ(model_tables: ModelTable
     """The query decides only about the partitions that it returns."""
     first = model_tables.write_query("partition", values_query("1, 'a'", "1, 'b'", "2, 'c'", "3, 'd'", "null, 'n'"))
     model = build_model("partition", values_query("1, 'a'", "1, 'B'", "2, 'c'", "4, 'e'", "null, 'n'"))
-    written = model_tables.write(model)
-    assert (True, 6, 3, 0, 2) == (written.has_changes, written.rows, written.inserted, written.updated, written.deleted)
-    told = model_tables.feed_values(model, first.version)
-    assert {("delete", 1, "a"), ("delete", 1, "b")} == set(told[:2])
-    assert {("insert", 1, "a"), ("insert", 1, "B"), ("insert", 4, "e")} == set(told[2:])
+    result = model_tables.write(model)
+    assert (True, 6, 3, 0, 2) == (result.has_changes, result.rows, result.inserted, result.updated, result.deleted)
+    changes = model_tables.feed_values(model, first.version)
+    assert {("delete", 1, "a"), ("delete", 1, "b")} == set(changes[:2])
+    assert {("insert", 1, "a"), ("insert", 1, "B"), ("insert", 4, "e")} == set(changes[2:])
     told_of = [*model_tables.changes(model, 0, first.version), *model_tables.changes(model, first.version)]
     assert KINDS["partition"].change_types == {change.change_type for change in told_of}
     assert (False, 6) == (model_tables.write(model).has_changes, model_tables.rows(model).count())
@@ -199,9 +199,9 @@ def test_scd2_closes_and_adds_versions(model_tables: ModelTables) -> None:
     """A closed version ends where the next one begins: at the version of the commit itself."""
     first = model_tables.write_query("scd2", FIRST)
     model = build_model("scd2", CHANGED)
-    written = model_tables.write(model)
-    assert (True, 5, 2, 2, 0) == (written.has_changes, written.rows, written.inserted, written.updated, written.deleted)
-    begin, now = first.version, written.version
+    result = model_tables.write(model)
+    assert (True, 5, 2, 2, 0) == (result.has_changes, result.rows, result.inserted, result.updated, result.deleted)
+    begin, now = first.version, result.version
     assert begin + 1 == now
     assert {
         ("update_preimage", 2, "b", begin, None, True),
@@ -217,9 +217,9 @@ def test_scd2_closes_and_adds_versions(model_tables: ModelTables) -> None:
     told_of = [*model_tables.changes(model, 0, begin), *model_tables.changes(model, begin)]
     assert KINDS["scd2"].change_types == {change.change_type for change in told_of}
     # across both versions: a row that was never sent is sent closed
-    told = model_tables.feed_values(model, 0)
-    assert {"insert"} == {change[0] for change in told}
-    assert ("insert", 2, "b", begin, now, False) in told
+    changes = model_tables.feed_values(model, 0)
+    assert {"insert"} == {change[0] for change in changes}
+    assert ("insert", 2, "b", begin, now, False) in changes
 
 
 def test_a_key_that_comes_back_opens_a_new_version(model_tables: ModelTables) -> None:
@@ -237,9 +237,9 @@ def test_a_valid_from_snapshot_is_the_version_of_its_own_commit(model_tables: Mo
     model_tables.write_query("scd2", FIRST)
     model = build_model("scd2", f"select *, 1 as more from ({CHANGED})")
     model_tables.warehouse.session.sql(f"optimize delta.`{model_tables.path(model)}`").collect()
-    written = model_tables.write(model)
-    assert model_tables.state(model).log_version == written.version
-    assert {written.version} == {
+    result = model_tables.write(model)
+    assert model_tables.state(model).log_version == result.version
+    assert {result.version} == {
         row[0] for row in model_tables.rows(model).where("is_current").select("valid_from_snapshot").collect()
     }
 
@@ -247,8 +247,8 @@ def test_a_valid_from_snapshot_is_the_version_of_its_own_commit(model_tables: Mo
 def test_events_have_a_table_with_their_columns(model_tables: ModelTables) -> None:
     """The table must exist before the first event, and for its readers."""
     model = build_model("events", "select cast(null as string) as name, cast(null as int) as n where false")
-    written = model_tables.write(model)
-    assert (False, 0) == (written.has_changes, written.rows)
+    result = model_tables.write(model)
+    assert (False, 0) == (result.has_changes, result.rows)
     assert ["name", "n", "_extra"] == [column.name for column in model_tables.state(model).columns]
     model_tables.write_query("events", "select cast(null as string) as name, cast(null as date) as day where false")
     assert {"name", "day", "_extra"} == {column.name for column in model_tables.state(model).columns}

@@ -88,18 +88,18 @@ def test_versions_that_a_late_reader_needs_stay_and_the_rest_is_freed(model_tabl
     now, first = now_of(model_tables, model), model_tables.feed_values(model, 1)
     before, files = model_tables.feed_values(model, 3), parquet_files(model_tables.path(model))
     snapshot = model_tables.feed_values(model, None, 3)
-    done = look_after(model_tables, model, needed=3, now=now)
-    assert done.is_successful, done.message
+    result = look_after(model_tables, model, needed=3, now=now)
+    assert result.is_successful, result.message
     assert first != before == model_tables.feed_values(model, 3)
     assert snapshot == model_tables.feed_values(model, None, 3)
     freed = files - parquet_files(model_tables.path(model))
-    assert 0 < done.counts["files"] == len(freed)
+    assert 0 < result.counts["files"] == len(freed)
     state = model_tables.state(model)
     assert NORMAL_RETENTION == state.properties[FILE_RETENTION_PROPERTY]
 
     age_table(model_tables.warehouse.session, model_tables.path(model), days=60)
-    done = look_after(model_tables, model, needed=state.version, now=now)
-    assert done.is_successful, done.message
+    result = look_after(model_tables, model, needed=state.version, now=now)
+    assert result.is_successful, result.message
     assert live(model_tables.path(model)) == parquet_files(model_tables.path(model))
     assert state.version == model_tables.state(model).version
     assert state.commit_metadata == model_tables.state(model).commit_metadata
@@ -112,29 +112,29 @@ def test_maintenance_that_takes_hours_does_not_free_more(model_tables: ModelTabl
     model = old_versions(model_tables, "merge", count=5)
     now, before = now_of(model_tables, model), model_tables.feed_values(model, 3)
     moments = iter([now])
-    done = look_after(model_tables, model, needed=3, now=now, clock=lambda: next(moments, now + 5 * 86_400))
-    assert done.is_successful, done.message
+    result = look_after(model_tables, model, needed=3, now=now, clock=lambda: next(moments, now + 5 * 86_400))
+    assert result.is_successful, result.message
     assert before == model_tables.feed_values(model, 3)
     log = Path(model_tables.path(model), "_delta_log")
-    said = [orjson.loads(line) for path in log.glob("*.json") for line in path.read_bytes().splitlines()]
-    told = [action["commitInfo"] for action in said if "commitInfo" in action]
-    (vacuum,) = [commit for commit in told if commit["operation"] == "VACUUM START"]
+    actions = [orjson.loads(line) for path in log.glob("*.json") for line in path.read_bytes().splitlines()]
+    commits = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    (vacuum,) = [commit for commit in commits if commit["operation"] == "VACUUM START"]
     assert 12 * 86_400_000 < int(vacuum["operationParameters"]["defaultRetentionMillis"])
 
 
 def test_a_vacuum_is_skipped_when_the_machine_was_suspended_before_it(model_tables: ModelTables) -> None:
     """VACUUM would also free files that were removed in the hours between our look at the clock and its own."""
     model = old_versions(model_tables, "merge", count=5)
-    now, told, files = (
+    now, changes, files = (
         now_of(model_tables, model),
         model_tables.feed_values(model, 1),
         parquet_files(model_tables.path(model)),
     )
     moments = iter([now, now])  # the start of maintenance, and the calculation of its retention
-    done = look_after(model_tables, model, needed=3, now=now, clock=lambda: next(moments, now + 7200))
-    assert (True, 0) == (done.is_successful, done.counts["files"])
-    assert "skipped this time, because the machine was suspended: mart.things" in done.message
-    assert (files, told) == (parquet_files(model_tables.path(model)), model_tables.feed_values(model, 1))
+    result = look_after(model_tables, model, needed=3, now=now, clock=lambda: next(moments, now + 7200))
+    assert (True, 0) == (result.is_successful, result.counts["files"])
+    assert "skipped this time, because the machine was suspended: mart.things" in result.message
+    assert (files, changes) == (parquet_files(model_tables.path(model)), model_tables.feed_values(model, 1))
     state = model_tables.state(model)
     assert (NORMAL_RETENTION, -1) == (
         state.properties[FILE_RETENTION_PROPERTY],
@@ -155,9 +155,9 @@ def test_reading_invalid_rows_begins_at_the_oldest_version_left(model_tables: Mo
     state = read_table_state(beside)
     assert state
     assert state.changed_at
-    done = look_after(model_tables, model, needed=state.version, now=state.changed_at.timestamp(), path=beside)
-    assert done.is_successful, done.message
-    assert 0 < done.counts["files"]
+    result = look_after(model_tables, model, needed=state.version, now=state.changed_at.timestamp(), path=beside)
+    assert result.is_successful, result.message
+    assert 0 < result.counts["files"]
     assert ["v2", "v3", "v4"] == invalid_values(model_tables, model)
 
 
@@ -172,20 +172,20 @@ def test_small_files_are_compacted_and_old_commits_are_deleted(model_tables: Mod
         if number:
             age_table(model_tables.warehouse.session, model_tables.path(model), days=4, with_checkpoints=True)
         model_tables.write(build_model("append", values_query(f"{number}, 'x'")))
-    before, told = model_tables.state(model), model_tables.feed_values(model, 1)
+    before, changes = model_tables.state(model), model_tables.feed_values(model, 1)
     rows = sorted(map(str, model_tables.rows(model).collect()))
-    done = look_after(model_tables, model, needed=1, now=now_of(model_tables, model))
-    assert (13, 1) == (done.counts["small_files"], done.counts["became"])
+    result = look_after(model_tables, model, needed=1, now=now_of(model_tables, model))
+    assert (13, 1) == (result.counts["small_files"], result.counts["became"])
     assert 1 == len(live(model_tables.path(model)))
     assert before.log_version < model_tables.state(model).log_version
-    assert told == model_tables.feed_values(model, 1)
+    assert changes == model_tables.feed_values(model, 1)
     assert 0 == look_after(model_tables, model, needed=1, now=now_of(model_tables, model)).counts["tables"]
 
     log = Path(model_tables.path(model), "_delta_log")
     commits = len(list(log.glob("*.json")))
-    done = look_after(model_tables, model, needed=before.version, now=now_of(model_tables, model))
-    assert done.is_successful, done.message
-    assert 10 <= done.counts["log_files"]
+    result = look_after(model_tables, model, needed=before.version, now=now_of(model_tables, model))
+    assert result.is_successful, result.message
+    assert 10 <= result.counts["log_files"]
     assert commits > len(list(log.glob("*.json")))
     after = model_tables.state(model)
     assert (before.version, before.commit_metadata, before.columns) == (
@@ -209,19 +209,19 @@ def cut_off_vacuum(model_tables: ModelTables, model: Model) -> None:
 def test_a_killed_vacuum_is_repaired_by_the_next_write_or_maintenance(model_tables: ModelTables) -> None:
     """Until then Delta refuses all versions older than those that the VACUUM was to keep."""
     model = old_versions(model_tables, "merge", count=3)
-    told = model_tables.feed_values(model, 1)
+    changes = model_tables.feed_values(model, 1)
     cut_off_vacuum(model_tables, model)
     with pytest.raises(WarehouseError):
         model_tables.feed_values(model, 1)
-    done = look_after(model_tables, model, needed=0, now=now_of(model_tables, model))
-    assert (1, 0) == (done.counts["restored"], done.counts["files"])
+    result = look_after(model_tables, model, needed=0, now=now_of(model_tables, model))
+    assert (1, 0) == (result.counts["restored"], result.counts["files"])
     assert NORMAL_RETENTION == model_tables.state(model).properties[FILE_RETENTION_PROPERTY]
-    assert told == model_tables.feed_values(model, 1)
+    assert changes == model_tables.feed_values(model, 1)
 
     cut_off_vacuum(model_tables, model)
     model_tables.write(build_model("merge", values_query("1, 'newer'")))
     assert NORMAL_RETENTION == model_tables.state(model).properties[FILE_RETENTION_PROPERTY]
-    assert len(told) < len(model_tables.feed_values(model, 1))
+    assert len(changes) < len(model_tables.feed_values(model, 1))
 
 
 # --- a whole project
@@ -288,24 +288,24 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     """Versions that no reader needs are freed in tables of every kind. No model and no sync runs because of this."""
     shop.write_rows("people", COLUMNS, people(0))
     assert 0 == shop.run()
-    seen = shop.workspace.plan().models
+    models = shop.workspace.plan().models
     set_sinks(shop, "off")
-    known = {row[0]: row for row in people(0)}
+    row_by_id = {row[0]: row for row in people(0)}
     for number in range(1, 11):
         for name in ("raw.people", "mart.past", "mart.seen", "sync.crm"):
             age_table(shop.session, shop.table_path(name), days=4)
         shop.write_rows("people", COLUMNS, people(number))
-        known |= {row[0]: row for row in people(number)}
+        row_by_id |= {row[0]: row for row in people(number)}
         past = ["mart.past"] if number > 3 else []  # seven versions of it are enough
         run_some(shop, "raw.people", "sync.crm", *past)  # mart.seen doesn't run
-    assert len(seen) == 4
+    assert len(models) == 4
     before = {name: parquet_files(shop.table_path(name)) for name in ("mart.past", "raw.people", "sync.crm")}
     queue = shop.workspace.syncs["sync.crm"].queue_file
     watermark = read_status_of_file(queue, now=NOW).watermark
 
-    held = told_by(shop, capfd)
-    assert held["feeds"]["versions"] == 0
-    assert held["tables"]["files"] > 0
+    results_without_sinks = told_by(shop, capfd)
+    assert results_without_sinks["feeds"]["versions"] == 0
+    assert results_without_sinks["tables"]["files"] > 0
     assert before["mart.past"] > parquet_files(shop.table_path("mart.past"))
     assert (before["raw.people"], before["sync.crm"]) == (  # still to be read by a sync or a model
         parquet_files(shop.table_path("raw.people")),
@@ -316,14 +316,14 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     ]
 
     set_sinks(shop, "on")
-    taken = told_by(shop, capfd)
-    assert 10 <= taken["feeds"]["versions"]
+    results_with_sinks = told_by(shop, capfd)
+    assert 10 <= results_with_sinks["feeds"]["versions"]
     state = read_table_state(shop.table_path("sync.crm"))
     assert watermark < read_status_of_file(queue, now=NOW).watermark == state.version
     assert before["sync.crm"] > parquet_files(shop.table_path("sync.crm"))
     queue.unlink()  # a rebuilt queue needs no version that was freed
     assert 0 == shop.run()
-    assert set(known.values()) == contacts(api)
+    assert set(row_by_id.values()) == contacts(api)
     assert [("C-1", f"Ada {number}") for number in (0, 10)] == sorted(
         (row["customer_id"], row["name"])
         for row in shop.session.read.format("delta").load(shop.table_path("mart.seen")).collect()

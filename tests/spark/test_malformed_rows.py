@@ -63,8 +63,8 @@ def test_all_files_of_a_folder_or_pattern_are_counted(model_tables: ModelTables,
 
 def test_the_error_about_a_broken_multiline_document_has_no_line(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.json", '[\n  {"id": 1},\n  {"id":\n]\n')
-    told = r"x\.json has 1 row that can't be parsed as JSON objects; the first is '\[ \{\"id\": 1\}, "
-    with pytest.raises(WarehouseError, match=told):
+    message = r"x\.json has 1 row that can't be parsed as JSON objects; the first is '\[ \{\"id\": 1\}, "
+    with pytest.raises(WarehouseError, match=message):
         model_tables.write(build_file_model("x.json", "json", multiLine="true"))
 
 
@@ -88,13 +88,13 @@ def test_rows_that_cant_be_parsed_are_nulls_where_the_model_says_so(model_tables
     write_input_file(model_tables, "x.json", BROKEN)
     frame = evaluate_query(model_tables.warehouse, build_file_model("x.json", "json", **PERMISSIVE), {})
     assert ["_corrupt_record", "id", "name"] == frame.columns
-    found = sorted(map(str, (row[0] for row in frame.collect())))
-    assert ["None", "None", "nothing", '{"id": 2, "name":'] == found
+    values = sorted(map(str, (row[0] for row in frame.collect())))
+    assert ["None", "None", "nothing", '{"id": 2, "name":'] == values
     named = build_file_model(
         "x.json", "json", **PERMISSIVE, columnNameOfCorruptRecord="bad", schema="id INT, bad STRING"
     )
-    told = [row["bad"] for row in evaluate_query(model_tables.warehouse, named, {}).collect() if row["bad"]]
-    assert ['{"id": 2, "name":', "nothing"] == told
+    bad_texts = [row["bad"] for row in evaluate_query(model_tables.warehouse, named, {}).collect() if row["bad"]]
+    assert ['{"id": 2, "name":', "nothing"] == bad_texts
 
 
 def test_rows_that_cant_be_parsed_are_dropped_where_the_model_says_so(model_tables: ModelTables) -> None:
@@ -132,6 +132,6 @@ def test_a_csv_row_of_another_length_fails_its_model(model_tables: ModelTables, 
 
 def test_a_csv_value_of_another_type_fails_its_model(model_tables: ModelTables) -> None:
     write_input_file(model_tables, "x.csv", "id,at\n1,2026-01-02\n2,\n3,soon\n")
-    told = r"x\.csv has 1 row that can't be parsed as id bigint, at date; the first in line 4 is '3,soon'"
-    with pytest.raises(WarehouseError, match=told):
+    message = r"x\.csv has 1 row that can't be parsed as id bigint, at date; the first in line 4 is '3,soon'"
+    with pytest.raises(WarehouseError, match=message):
         model_tables.write(build_file_model("x.csv", header="true", schema="id BIGINT, at DATE"))

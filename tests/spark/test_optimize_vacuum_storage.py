@@ -36,10 +36,10 @@ def test_maintenance_does_not_change_the_content_of_a_table(model_tables: ModelT
         clock=time.time,
         worth=Thresholds(files=1),
     )
-    done = upkeep.maintain_tables([table])
-    assert done.is_successful, done.message
-    assert (DEFAULT_THRESHOLDS.small_files + 2, 1) == (done.counts["small_files"], done.counts["became"])
-    assert 0 < done.counts["log_files"]
+    result = upkeep.maintain_tables([table])
+    assert result.is_successful, result.message
+    assert (DEFAULT_THRESHOLDS.small_files + 2, 1) == (result.counts["small_files"], result.counts["became"])
+    assert 0 < result.counts["log_files"]
     assert commits > len(open_log(address).list_files())
     again = upkeep.maintain_tables([table])  # by the log, files that OPTIMIZE replaced may be deleted now
     assert again.is_successful, again.message

@@ -67,12 +67,12 @@ def test_parquet_files_that_spark_reads_alike_are_accepted(model_tables: ModelTa
         name=pa.array(["y"]).dictionary_encode(),
     )
     write_input_file(model_tables, "in/_SUCCESS", "")
-    found = (
+    rows = (
         evaluate_query(model_tables.warehouse, build_file_model("in", "parquet"), {})
         .select("id", "name", "day")
         .collect()
     )
-    assert [(1, "x", 1), (2, "y", 2)] == sorted(map(tuple, found))
+    assert [(1, "x", 1), (2, "y", 2)] == sorted(map(tuple, rows))
 
 
 def test_a_declared_parquet_column_is_in_every_file(model_tables: ModelTables) -> None:
@@ -87,7 +87,7 @@ def test_a_declared_parquet_column_is_in_every_file(model_tables: ModelTables) -
 
 def test_the_error_about_another_declared_parquet_type_is_one_sentence(model_tables: ModelTables) -> None:
     a_parquet(model_tables, "in/a.parquet", id=["x"])
-    told = r"^models/mart/things\.sql:3: Encountered error while reading file \S+/in/a\.parquet\. Data type mism"
-    with pytest.raises(WarehouseError, match=told) as failure:
+    message = r"^models/mart/things\.sql:3: Encountered error while reading file \S+/in/a\.parquet\. Data type mism"
+    with pytest.raises(WarehouseError, match=message) as failure:
         model_tables.write(build_file_model("in", "parquet", schema="id BIGINT"))
     assert "\n" not in str(failure.value)

@@ -65,8 +65,8 @@ def test_spark_finds_the_same_inputs(spark, case):
 def test_spark_understands_the_text_with_replaced_names(spark, case):
     """Each table name is replaced by that of a view, and every column is still found."""
     query = parse_query(case.sql)
-    found = found_in(case)
-    text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
+    input_references = found_in(case)
+    text = replace_names(query.sql, input_references.references, VIEWS, query.dialect.edits)
     assert set() == relations(spark, text)
     spark.sql(text).schema  # noqa: B018 - this analyses the query, or raises an error
 
@@ -75,19 +75,21 @@ def test_spark_understands_the_text_with_replaced_names(spark, case):
 def test_the_traced_columns_are_those_that_spark_returns(spark, case):
     """If all columns of a query are known, they have Spark's names and positions."""
     query = parse_query(case.sql)
-    found = found_in(case)
-    inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
+    input_references = found_in(case)
+    inputs = {
+        reference.start: reference.input for reference in input_references.references if not reference.is_qualifier
+    }
 
     def relation_of(table: exp.Table) -> Relation:
         read = inputs[table.parts[0].meta["start"]]
         return input_relation(read, spark.table(VIEWS[read.name]).columns)
 
-    given = trace_columns(query.tree, relation_of)
-    text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
-    if given.unknown_columns is None:
+    lineage = trace_columns(query.tree, relation_of)
+    text = replace_names(query.sql, input_references.references, VIEWS, query.dialect.edits)
+    if lineage.unknown_columns is None:
         names = spark.sql(text).columns
-        assert len(names) == len(given.columns)
-        named = [(name, column.name) for name, column in zip(names, given.columns, strict=True) if column.name]
+        assert len(names) == len(lineage.columns)
+        named = [(name, column.name) for name, column in zip(names, lineage.columns, strict=True) if column.name]
         assert [name.casefold() for name, _ in named] == [name.casefold() for _, name in named]
 
 
@@ -105,15 +107,17 @@ def test_spark_refuses_each_column_that_is_refused_before_it_starts(spark, case)
     """One column at a time gets the name of another one or an unknown name."""
     for sql in misspelled(case.sql, random.Random(case.sql)):
         query = parse_query(sql)
-        found = find_references(query, NAMES)
-        inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
+        input_references = find_references(query, NAMES)
+        inputs = {
+            reference.start: reference.input for reference in input_references.references if not reference.is_qualifier
+        }
 
         def relation_of(table: exp.Table, inputs=inputs) -> Relation:
             read = inputs[table.parts[0].meta["start"]]
             return input_relation(read, spark.table(VIEWS[read.name]).columns)
 
         if find_unresolved_columns(query, relation_of):
-            text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
+            text = replace_names(query.sql, input_references.references, VIEWS, query.dialect.edits)
             with pytest.raises(AnalysisException):
                 spark.sql(text).schema  # noqa: B018 - it is analysed
 
@@ -168,10 +172,10 @@ def test_no_query_that_spark_accepts_is_refused(seed):
 def test_spark_returns_the_same_for_any_query(random_tables, seed):
     """Names are qualified or not, short or full, and shadowed by CTEs, aliases and outer queries."""
     query = parse_query(QueryGenerator(random.Random(seed)).write_query().text)
-    found = find_references(query, InputNames(models={name: name for name in RANDOM_TABLES}, sources={}))
-    assert () == found.unreadable_inputs
+    input_references = find_references(query, InputNames(models={name: name for name in RANDOM_TABLES}, sources={}))
+    assert () == input_references.unreadable_inputs
     text = replace_names(
-        query.sql, found.references, {name: f"random_{name[0]}_{name[2]}" for name in RANDOM_TABLES}, ()
+        query.sql, input_references.references, {name: f"random_{name[0]}_{name[2]}" for name in RANDOM_TABLES}, ()
     )
     assert answer(random_tables, query.sql) == answer(random_tables, text), text
 

@@ -74,8 +74,8 @@ class DeltaKindTable:
         columns = zip(*rows, strict=True) if rows else ((), (), ())
         arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=SCHEMA)
-        written = self.lake.write_frame(self.model, self.lake.warehouse.session.createDataFrame(table))
-        if written.has_changes:
+        result = self.lake.write_frame(self.model, self.lake.warehouse.session.createDataFrame(table))
+        if result.has_changes:
             self.changes += self.lake.changes(self.model, before)
             self.content_by_version += [self.content()] * (self.version + 1 - len(self.content_by_version))
 
@@ -87,11 +87,11 @@ class DeltaKindTable:
         return self.lake.changes(self.model, None)
 
     def content(self) -> dict[str, list[int]]:
-        found = collections.defaultdict(list)
+        values_by_key = collections.defaultdict(list)
         for change in self.rows():
             key, _, value, *_ = orjson.loads(change.payload)
-            found[key].append(value)
-        return {key: sorted(values) for key, values in found.items()}
+            values_by_key[key].append(value)
+        return {key: sorted(values) for key, values in values_by_key.items()}
 
     def content_by_key(self) -> dict[str, list[int]]:
         return self.content()

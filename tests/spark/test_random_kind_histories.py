@@ -60,15 +60,15 @@ def rows_of(chance: random.Random, space: int) -> list[tuple[Any, ...]]:
 
 def steps(kind: str) -> list[list[tuple[Any, ...]]]:
     chances = [new_random(kind, space) for space in range(HISTORIES)]
-    found: list[list[tuple[Any, ...]]] = []
+    rows_by_step: list[list[tuple[Any, ...]]] = []
     for _ in range(STEPS):
-        before = found[-1] if found else []
+        before = rows_by_step[-1] if rows_by_step else []
         rows: list[tuple[Any, ...]] = []
         for space, chance in enumerate(chances):
-            stays = found and chance.random() < 0.3
+            stays = rows_by_step and chance.random() < 0.3
             rows += [row for row in before if row[0] == space] if stays else rows_of(chance, space)
-        found.append(rows)
-    return found
+        rows_by_step.append(rows)
+    return rows_by_step
 
 
 def frame_of(model_tables: ModelTables, rows: list[tuple[Any, ...]]) -> DataFrame:
@@ -101,17 +101,17 @@ def test_every_step_of_any_history_is_what_the_kind_promises(model_tables: Model
     for rows in steps(kind):
         now = Counter(tuple(plain(value) for value in row) for row in rows)
         expected = APPLY_BY_KIND[kind](state, now)
-        written = model_tables.write_frame(model, frame_of(model_tables, rows))
-        assert (bool(expected), state.rows.total()) == (written.has_changes, written.rows)
+        result = model_tables.write_frame(model, frame_of(model_tables, rows))
+        assert (bool(expected), state.rows.total()) == (result.has_changes, result.rows)
         assert state.rows == content(model_tables, model)
         if expected:
-            told = model_tables.changes(model, state.version, written.version)
+            changes = model_tables.changes(model, state.version, result.version)
             assert Counter(map(json_like, expected)) == Counter(
-                as_told(change.change_type, change.payload) for change in told
+                as_told(change.change_type, change.payload) for change in changes
             )
-            state.version = written.version
+            state.version = result.version
         if KINDS[kind].checks_duplicates:
-            assert count_invalid_rows(now) == dict(written.invalid_counts)
+            assert count_invalid_rows(now) == dict(result.invalid_counts)
 
 
 @pytest.mark.parametrize("is_row_by_row", [True, False])
@@ -132,6 +132,6 @@ def test_every_step_of_an_append_adds_only_new_rows(model_tables: ModelTables, *
     for rows in steps("append"):
         model_tables.write_frame(source, frame_of(model_tables, rows))
         expected = APPLY_BY_KIND["append"](state, Counter(tuple(plain(value) for value in row) for row in rows))
-        written = model_tables.write(model, **{SOURCE: format_table_version(model_tables.state(source))})
-        assert (len(expected), state.rows.total()) == (written.inserted, written.rows)
+        result = model_tables.write(model, **{SOURCE: format_table_version(model_tables.state(source))})
+        assert (len(expected), state.rows.total()) == (result.inserted, result.rows)
         assert state.rows == content(model_tables, model)

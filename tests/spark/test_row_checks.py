@@ -22,8 +22,8 @@ BAD = values_query("1, -11", "2, 20", "4, null", columns="id, amount")
 
 
 def a_checked_model(kind: str, sql: str, **checks: str) -> Model:
-    written = [(CheckType(word), read_condition(said), 2) for word, said in checks.items()]
-    return build_model(kind, sql, checks=tuple(build_row_checks(written)))
+    conditions = [(CheckType(word), read_condition(text), 2) for word, text in checks.items()]
+    return build_model(kind, sql, checks=tuple(build_row_checks(conditions)))
 
 
 def run(model_tables: ModelTables, kind: str, sql: str, **checks: str) -> ModelWriteResult:
@@ -39,7 +39,7 @@ def refused(model_tables: ModelTables, kind: str, sql: str, **checks: str) -> Ch
 def log_versions(model_tables: ModelTables) -> list[int | None]:
     """Return the newest commits of the table and of its table of invalid rows; None means no table."""
     path = model_tables.path(build_model("table", ""))
-    states = [read_table_state(each) for each in (path, invalid_table_path(path))]
+    states = [read_table_state(table_path) for table_path in (path, invalid_table_path(path))]
     return [state and state.log_version for state in states]
 
 
@@ -91,9 +91,9 @@ def test_a_new_audit_is_evaluated_when_no_row_changed(model_tables: ModelTables,
     """The new audit is the reason why the model ran."""
     run(model_tables, kind, KEPT)
     before = log_versions(model_tables)
-    written = run(model_tables, kind, KEPT, audit="amount > 0", constraint="amount > 1", warning="amount < 20")
+    result = run(model_tables, kind, KEPT, audit="amount > 0", constraint="amount > 1", warning="amount < 20")
     expected = {"audit_amount_gt_0": (0, 3), "constraint_amount_gt_1": (0, 3), "warning_amount_lt_20": (2, 3)}
-    assert (False, expected) == (written.has_changes, found(written))
+    assert (False, expected) == (result.has_changes, found(result))
     refused(model_tables, kind, KEPT, audit="amount > 10")
     assert before == log_versions(model_tables)
 
@@ -101,8 +101,8 @@ def test_a_new_audit_is_evaluated_when_no_row_changed(model_tables: ModelTables,
 def test_a_warning_writes_all_rows_and_is_stored(model_tables: ModelTables) -> None:
     """The next run finds nothing to do and still has to warn."""
     model = a_checked_model("merge", BAD, warning="amount >= 0")
-    written = model_tables.write(model)
-    assert {model.checks[0].name: (1, 3)} == found(written)
+    result = model_tables.write(model)
+    assert {model.checks[0].name: (1, 3)} == found(result)
     note = model_tables.state(model).commit_metadata
     assert note
     assert {model.checks[0].name: 1} == note.warned
@@ -126,8 +126,8 @@ def test_a_condition_that_is_null_passes(model_tables: ModelTables) -> None:
 
 def test_a_check_accepts_the_dialects_that_queries_accept(model_tables: ModelTables) -> None:
     """Spark has x::TYPE, but doesn't know every name of a type."""
-    written = run(model_tables, "table", KEPT, warning="amount::TEXT <> '10'", audit="cast(id as int8) > 0")
-    assert [1, 0] == [finding.failed_rows for finding in written.findings]
+    result = run(model_tables, "table", KEPT, warning="amount::TEXT <> '10'", audit="cast(id as int8) > 0")
+    assert [1, 0] == [finding.failed_rows for finding in result.findings]
 
 
 def test_samples_are_few_and_short_and_of_any_type(model_tables: ModelTables) -> None:

@@ -82,12 +82,12 @@ def test_the_four_questions_are_one_query_each(shop: SparkProject) -> None:
     assert 0 == shop.run(keeps_log=True)
 
     when, why, which, what = (ask(shop, query) for query in QUERIES)
-    sent = [(operation, status, payload) for _, operation, status, payload in what]
+    records = [(operation, status, payload) for _, operation, status, payload in what]
     assert [
         ("upsert", "succeeded", '{"customer_id":"C-2","name":"Ben","email":"ben@x.org"}'),
         ("upsert", "rejected", '{"customer_id":"C-2","name":"Ben","email":"lost"}'),
         ("upsert", "succeeded", '{"customer_id":"C-2","name":"Bea","email":"bea@x.org"}'),
-    ] == sent
+    ] == records
     assert [what[-1][0]] == [row[0] for row in when]
     assert [(what[1][0], BAD % "lost")] == why
     assert [(BAD % "none", 2), (BAD % "lost", 1)] == which
@@ -101,7 +101,7 @@ def test_the_sync_log_can_be_joined_with_the_fact_tables(shop: SparkProject) -> 
     shop.run(keeps_log=True)
     facts = f"{shop.workspace.settings.tracking}/metadata/1"
     rows = logged(shop)  # noqa: F841 - DuckDB finds it by its name
-    found = duckdb.sql(
+    names = duckdb.sql(
         f"""
         SELECT s.name, d.name, o.name
         FROM rows
@@ -111,7 +111,7 @@ def test_the_sync_log_can_be_joined_with_the_fact_tables(shop: SparkProject) -> 
         """
     ).fetchall()
     sync = shop.workspace.sync("sync.crm")
-    assert [("sync.crm", sync.push_config.destination, sync.push_config.object)] == found
+    assert [("sync.crm", sync.push_config.destination, sync.push_config.object)] == names
 
 
 def test_a_model_may_read_the_sync_log(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> None:
@@ -132,10 +132,10 @@ def test_maintain_appends_the_records_of_runs_without_spark(
     shop.write_rows("customers", COLUMNS, [ADA, BEN])
     shop.run()
     assert not Path(shop.table_path("ondatra.sync_log")).exists()
-    for said in ("2 records appended", "0 records appended"):
+    for message in ("2 records appended", "0 records appended"):
         capfd.readouterr()
         assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
-        assert said in capfd.readouterr().err
+        assert message in capfd.readouterr().err
     assert 2 == logged(shop).num_rows
 
 

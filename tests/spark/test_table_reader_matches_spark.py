@@ -58,18 +58,18 @@ def test_a_table_with_a_history_is_read_in_its_current_state(model_tables: Model
         model_tables.write_query("merge", values_query(f"1, 'a{number}'", f"{number + 2}, 'b'"))
     checkpoints = f"{model_tables.path(first)}/_delta_log/*.checkpoint*.parquet"
     assert model_tables.warehouse.session.read.parquet(checkpoints).count()
-    given = "cast(id as bigint) as id, named_struct('n', id) as name, 1.5 as more"
-    wider = f"select {given} from values (1), (50) as t(id)"
+    columns = "cast(id as bigint) as id, named_struct('n', id) as name, 1.5 as more"
+    wider = f"select {columns} from values (1), (50) as t(id)"
     without = "select id from values (1), (60) as t(id)"
     model_tables.write_query("merge", without)
     model_tables.write_query("merge", wider)
     model = build_model("merge", wider.replace("(50)", "(51)"))
-    written = model_tables.write(model)
+    result = model_tables.write(model)
     ours, theirs = both(model_tables, model_tables.path(model))
     assert theirs == ours
     live = read_table_snapshot(model_tables.path(model))
     assert live is not None
-    assert written.rows == live.rows == len(ours)
+    assert result.rows == live.rows == len(ours)
 
 
 def test_a_table_in_partitions_is_read(model_tables: ModelTables) -> None:
@@ -119,5 +119,5 @@ def test_rows_are_cut_off_and_counted(model_tables: ModelTables) -> None:
     table = NamedTable(
         name="x", address=StorageAddress(model_tables.path(model), s3_access_of(model_tables.path(model))), remedy=""
     )
-    found = read_table_rows(dataclasses.replace(model_tables.warehouse.settings), table, limit=7)
-    assert (["id"], 7, 100) == (found.columns, len(list(found.json_rows())), found.row_count)
+    table_rows = read_table_rows(dataclasses.replace(model_tables.warehouse.settings), table, limit=7)
+    assert (["id"], 7, 100) == (table_rows.columns, len(list(table_rows.json_rows())), table_rows.row_count)

@@ -75,8 +75,8 @@ def test_a_page_with_an_allowed_origin_sends_and_reads_the_answer(tmp_path: Path
     project = EventProject.create(tmp_path, settings=f'events.origins = ["{site_origin}"]')
     with project.running_collector() as serving:
         assert 202 == sends(page, serving.port, {"page": "/shoes"})[0]
-        status, told = sends(page, serving.port, {"page": 7})
-    assert (400, "page") == (status, told["errors"][0]["field"])
+        status, body = sends(page, serving.port, {"page": 7})
+    assert (400, "page") == (status, body["errors"][0]["field"])
     assert 1 == taken(project)
 
 

@@ -56,7 +56,7 @@ class PageBrowser:
         self.context = context
         self.page: Page = context.new_page()
         self.console_messages: list[str] = []
-        self.page.on("console", lambda said: self.console_messages.append(said.text))
+        self.page.on("console", lambda message: self.console_messages.append(message.text))
         self.page.on("dialog", lambda dialog: self.console_messages.append(dialog.message))
         self.page.on("pageerror", lambda error: self.console_messages.append(error.message))
         self.origin = f"http://{urlsplit(server.url).netloc}"
@@ -83,10 +83,10 @@ class PageBrowser:
 @pytest.fixture
 def page_browser(chromium: Browser, server: PageServer) -> Iterator[PageBrowser]:
     context = chromium.new_context(viewport=WIDE, accept_downloads=True)
-    looking = PageBrowser(context, server)
-    yield looking
+    browser = PageBrowser(context, server)
+    yield browser
     context.close()
-    assert [] == looking.console_messages
+    assert [] == browser.console_messages
 
 
 def test_the_printed_address_gives_a_browser_lasting_access(page_browser: PageBrowser, chromium: Browser) -> None:
@@ -116,7 +116,7 @@ def test_a_link_from_another_site_opens_the_page_after_one_more_click(page_brows
     page_browser.page.evaluate("address => { location.href = address }", page_browser.origin + SYNC)
     page_browser.page.get_by_role("link", name="Open this page again").click()
     expect(page_browser.page.get_by_role("heading", name="sync.crm")).to_be_visible()
-    page_browser.console_messages = [each for each in page_browser.console_messages if "403" not in each]
+    page_browser.console_messages = [message for message in page_browser.console_messages if "403" not in message]
 
 
 def test_a_user_finds_why_a_row_was_refused(page_browser: PageBrowser) -> None:
@@ -181,14 +181,14 @@ def test_dead_letters_show_what_a_replay_would_send(page_browser: PageBrowser) -
 def test_the_page_is_complete_without_scripts(chromium: Browser, server: PageServer) -> None:
     """Filters are links, a search is a form, and a payload opens without a script."""
     context = chromium.new_context(viewport=WIDE, java_script_enabled=False)
-    looking = PageBrowser(context, server)
-    looking.open_ui()
-    looking.open_path(f"{SYNC}/records")
-    looking.page.get_by_role("searchbox").fill("b")
-    looking.page.get_by_role("button", name="Search").click()
-    looking.expect_keys("b2")
-    looking.page.locator("summary").click()
-    expect(looking.page.locator("details pre")).to_be_visible()
+    browser = PageBrowser(context, server)
+    browser.open_ui()
+    browser.open_path(f"{SYNC}/records")
+    browser.page.get_by_role("searchbox").fill("b")
+    browser.page.get_by_role("button", name="Search").click()
+    browser.expect_keys("b2")
+    browser.page.locator("summary").click()
+    expect(browser.page.locator("details pre")).to_be_visible()
     context.close()
 
 
@@ -216,17 +216,17 @@ def test_pages_fit_their_window_in_light_and_dark(
 ) -> None:
     """Each page saves a screenshot in `pictures`, for a developer to look at."""
     context = chromium.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
-    looking = PageBrowser(context, server)
-    looking.open_ui()
+    browser = PageBrowser(context, server)
+    browser.open_ui()
     newest = shop.workspace.history.list_runs("sync.crm")[0].run_id
     for path in [*PAGES, f"{SYNC}/runs/{newest}"]:
-        looking.open_path(path)
-        if looking.page.locator("summary").count():
-            looking.page.locator("summary").first.click()
+        browser.open_path(path)
+        if browser.page.locator("summary").count():
+            browser.page.locator("summary").first.click()
         name = path.replace("/", ".").strip(".") or "syncs"
-        looking.page.screenshot(path=tmp_path / "pictures" / f"{name}-{scheme}.png", full_page=True)
-        assert not looking.is_wider_than_the_window(), path
-        colours = looking.page.evaluate("getComputedStyle(document.body).backgroundColor").strip("rgb()")
+        browser.page.screenshot(path=tmp_path / "pictures" / f"{name}-{scheme}.png", full_page=True)
+        assert not browser.is_wider_than_the_window(), path
+        colours = browser.page.evaluate("getComputedStyle(document.body).backgroundColor").strip("rgb()")
         assert (scheme == "dark") == (int(colours.split(",")[0]) < 128)
     context.close()
 
@@ -262,8 +262,8 @@ def test_in_a_narrow_window_a_reason_is_next_to_its_name(
     page_browser.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     page_browser.open_path(f"{SYNC}/records?search=z9")
     page_browser.expect_keys("z9")
-    tried, said = page_browser.page.locator("td.reason").evaluate(SIDES)
-    assert tried == said > NARROW["width"] / 3
+    count_left, message_left = page_browser.page.locator("td.reason").evaluate(SIDES)
+    assert count_left == message_left > NARROW["width"] / 3
 
 
 class CallLimiter:
@@ -328,27 +328,27 @@ def test_a_user_can_watch_a_run_in_progress(
     try:
         assert api.limit_reached.wait(PAGE_SECONDS)
         context = chromium.new_context(viewport=WIDE)
-        looking = PageBrowser(context, server)
-        looking.open_ui()
-        expect(looking.page.get_by_text("running").first).to_be_visible()
-        looking.open_path(SYNC)
-        looking.page.get_by_role("link", name="A run is active").click()
-        expect(looking.page.get_by_text("100 records so far, 150 keys to go")).to_be_visible()
-        looking.page.screenshot(path=tmp_path / "pictures" / "running.png")
-        run_page = looking.page.url
-        looking.page.get_by_role("link", name="View records").click()
+        browser = PageBrowser(context, server)
+        browser.open_ui()
+        expect(browser.page.get_by_text("running").first).to_be_visible()
+        browser.open_path(SYNC)
+        browser.page.get_by_role("link", name="A run is active").click()
+        expect(browser.page.get_by_text("100 records so far, 150 keys to go")).to_be_visible()
+        browser.page.screenshot(path=tmp_path / "pictures" / "running.png")
+        run_page = browser.page.url
+        browser.page.get_by_role("link", name="View records").click()
         for status in ("Success", "Pending"):
-            looking.page.get_by_role("link", name=status).click()
-            expect(looking.page.locator(".tabs [aria-current]")).to_have_text(status)
-            looking.expect_records(50)
+            browser.page.get_by_role("link", name=status).click()
+            expect(browser.page.locator(".tabs [aria-current]")).to_have_text(status)
+            browser.expect_records(50)
 
-        looking.page.goto(run_page)
-        expect(looking.page.locator("main[data-live]")).to_have_count(1)
+        browser.page.goto(run_page)
+        expect(browser.page.locator("main[data-live]")).to_have_count(1)
         api.released.set()
-        expect(looking.page.get_by_text("succeeded", exact=True).first).to_be_visible()
-        expect(looking.page.locator("main[data-live]")).to_have_count(0)
-        expect(looking.page.get_by_role("row", name="succeeded delivered 250 0 0 250")).to_be_visible()
-        assert [] == looking.console_messages
+        expect(browser.page.get_by_text("succeeded", exact=True).first).to_be_visible()
+        expect(browser.page.locator("main[data-live]")).to_have_count(0)
+        expect(browser.page.get_by_role("row", name="succeeded delivered 250 0 0 250")).to_be_visible()
+        assert [] == browser.console_messages
         context.close()
     finally:
         api.released.set()

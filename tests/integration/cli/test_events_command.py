@@ -91,9 +91,9 @@ def test_a_second_collector_reports_which_process_has_the_file(
     project = EventProject.create(tmp_path)
     monkeypatch.chdir(project.root)
     with project.running_collector() as serving:
-        said = ondatra("events", "--port", "0")
-        assert 1 == said.exit_code
-        assert f"(ondatra events at http://127.0.0.1:{serving.port}); wait for it to end" in said.stderr
+        result = ondatra("events", "--port", "0")
+        assert 1 == result.exit_code
+        assert f"(ondatra events at http://127.0.0.1:{serving.port}); wait for it to end" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_an_address_that_cannot_be_served_is_an_error_message(
     tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
 ) -> None:
     monkeypatch.chdir(EventProject.create(tmp_path).root)
-    said = ondatra("events", *arguments)
-    assert code == said.exit_code
-    assert says in said.stderr
-    assert "Traceback" not in said.stderr
+    result = ondatra("events", *arguments)
+    assert code == result.exit_code
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_port_in_use_is_an_error_message(
@@ -120,16 +120,16 @@ def test_a_port_in_use_is_an_error_message(
     project, other = EventProject.create(tmp_path / "one"), EventProject.create(tmp_path / "two")
     monkeypatch.chdir(other.root)
     with project.running_collector() as serving:
-        said = ondatra("events", "--port", str(serving.port))
-        assert (1, True) == (said.exit_code, "choose another --port or --host" in said.stderr)
+        result = ondatra("events", "--port", str(serving.port))
+        assert (1, True) == (result.exit_code, "choose another --port or --host" in result.stderr)
 
 
 def test_in_a_project_without_events_the_message_says_how_to_begin(
     tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(EventProject.create(tmp_path, models={"mart/one": "SELECT 1 AS id"}).root)
-    said = ondatra("events", "--port", "0")
-    assert "the project has no model of kind events; write one, such as models/events/page_views.sql" in said.stderr
+    result = ondatra("events", "--port", "0")
+    assert "the project has no model of kind events; write one, such as models/events/page_views.sql" in result.stderr
 
 
 def test_status_shows_waiting_events(tmp_path: Path, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,14 +68,17 @@ def test_an_interrupted_run_ends_with_its_counts(
     command.interrupt(number)
     command.interrupt(number)  # a second signal changes nothing
     blocking_api.answer_one()
-    code, said = command.wait()
+    code, output = command.wait()
     blocking_api.answer_all()
-    assert (CODES[number], [INTERRUPTED_MESSAGE]) == (code, said.splitlines()[-1:]), said
-    assert "Traceback" not in said
+    assert (CODES[number], [INTERRUPTED_MESSAGE]) == (code, output.splitlines()[-1:]), output
+    assert "Traceback" not in output
     begun = len(blocking_api.calls)
     assert begun in MAY_BE_BEGUN
-    done = {"planned": ROWS, "attempted": ANSWERED + 1, "succeeded": ANSWERED + 1, "failed": 0}
-    assert ("interrupted", done) == (newest(shop_with_waiting_rows).result, counts(newest(shop_with_waiting_rows)))
+    expected_counts = {"planned": ROWS, "attempted": ANSWERED + 1, "succeeded": ANSWERED + 1, "failed": 0}
+    assert ("interrupted", expected_counts) == (
+        newest(shop_with_waiting_rows).result,
+        counts(newest(shop_with_waiting_rows)),
+    )
     assert "interrupted" in ondatra("history").stdout
     assert 0 == ondatra("run").exit_code
     assert ROWS + begun - ANSWERED - 1 == len(blocking_api.calls)
@@ -89,8 +92,8 @@ def test_an_interrupted_run_does_not_wait_for_an_api_without_an_answer(
     command = InterruptibleCommand("replay", "sync.crm", cwd=shop_with_waiting_rows.root)
     blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt()
-    code, said = command.wait()
-    assert (130, [INTERRUPTED_MESSAGE]) == (code, said.splitlines()[-1:]), said
+    code, output = command.wait()
+    assert (130, [INTERRUPTED_MESSAGE]) == (code, output.splitlines()[-1:]), output
     assert ("interrupted", ANSWERED) == (
         newest(shop_with_waiting_rows).result,
         counts(newest(shop_with_waiting_rows))["succeeded"],
@@ -115,9 +118,9 @@ def test_a_dagster_run_that_is_ended_by_sigterm_is_not_a_crash(
     blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt(signal.SIGTERM)
     blocking_api.answer_one()
-    code, said = command.wait()
+    code, output = command.wait()
     blocking_api.answer_all()
-    assert code, said
+    assert code, output
     run = newest(shop_with_waiting_rows)
     assert ("interrupted", ANSWERED + 1) == (run.result, counts(run)["succeeded"])
     assert len(blocking_api.calls) in MAY_BE_BEGUN

@@ -48,12 +48,12 @@ def get(address: str) -> tuple[int, str]:
 
 def test_the_printed_address_opens_the_page(ui_process: Served, shop: ShopProject) -> None:
     """An address with another token is refused. The token stays in a file that belongs to the user."""
-    process, said = ui_process
-    found = re.fullmatch(r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", said)
-    assert found, said
-    assert 303 == get(found[1])[0]
-    assert 403 == get(found[1].replace(found[2], "x"))[0]
-    assert found[2] == (shop.root / ".ondatra" / "ui-token").read_text()
+    process, line = ui_process
+    match = re.fullmatch(r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", line)
+    assert match, line
+    assert 303 == get(match[1])[0]
+    assert 403 == get(match[1].replace(match[2], "x"))[0]
+    assert match[2] == (shop.root / ".ondatra" / "ui-token").read_text()
     assert process.poll() is None
 
 
@@ -67,16 +67,16 @@ def test_ctrl_c_ends_the_command_without_an_error(ui_process: Served) -> None:
 
 @pytest.mark.usefixtures("shop")
 def test_a_port_in_use_is_an_error_message(ondatra: CommandLine) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = ondatra("ui", "--port", str(port))
-    assert (1, "") == (said.exit_code, said.stdout)
-    assert f"port {port} is in use, perhaps by another `ondatra ui`; choose another" in said.stderr
+    with socket.create_server(("127.0.0.1", 0)) as server_socket:
+        port = server_socket.getsockname()[1]
+        result = ondatra("ui", "--port", str(port))
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert f"port {port} is in use, perhaps by another `ondatra ui`; choose another" in result.stderr
 
 
 def test_outside_a_project_the_command_prints_an_error(ondatra: CommandLine, tmp_path, monkeypatch) -> None:
     (tmp_path / "nothing").mkdir()
     monkeypatch.chdir(tmp_path / "nothing")
-    said = ondatra("ui")
-    assert (1, "") == (said.exit_code, said.stdout)
-    assert "is not in an ondatra project" in said.stderr
+    result = ondatra("ui")
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert "is not in an ondatra project" in result.stderr

@@ -79,7 +79,9 @@ def test_a_failing_sync_fires_once_and_recovers_once(
     assert fired["id"] != recovered["id"]
     assert "sync.crm: the API is down" in fired["sentence"]
     assert "sync.crm is no longer failing" == recovered["sentence"]
-    assert [body["id"] for body in receiver.received_bodies] == [each["idempotency-key"] for each in receiver.headers]
+    assert [body["id"] for body in receiver.received_bodies] == [
+        headers["idempotency-key"] for headers in receiver.headers
+    ]
 
 
 def test_a_run_with_nothing_due_does_not_end_a_failure(
@@ -130,13 +132,13 @@ def test_a_webhook_that_was_down_gets_its_alerts_at_the_next_check(
     assert 0 == go(shop)
     assert [] == receiver.received_bodies
     receiver.status = 200
-    done = AlertService(shop.workspace).check_and_send()
-    assert (2, 0, 0) == (done.counts["sent"], done.counts["waiting"], done.counts["alerting"])
+    result = AlertService(shop.workspace).check_and_send()
+    assert (2, 0, 0) == (result.counts["sent"], result.counts["waiting"], result.counts["alerting"])
     assert ["fired", "recovered"] == [state for _, _, state in receiver.alerts()]
     assert 0 == AlertService(shop.workspace).check_and_send().counts["sent"]
     assert WEBHOOK_SECRET not in captured_output()
-    left = (shop.workspace.settings.state / "alerts.sqlite").read_bytes()
-    assert WEBHOOK_SECRET.encode() not in left
+    content = (shop.workspace.settings.state / "alerts.sqlite").read_bytes()
+    assert WEBHOOK_SECRET.encode() not in content
     assert {f"/hooks/{WEBHOOK_SECRET}"} == set(receiver.paths)
 
 
@@ -144,8 +146,8 @@ def test_a_killed_run_fires_at_the_next_check(shop: ShopProject, api: DemoApi, r
     """The killed process couldn't send the alert. The alert recovers when a run has succeeded."""
     run_killed_push(shop.root, api.url)
     settings(shop, receiver.url)
-    sent = [AlertService(shop.workspace).check_and_send().counts["sent"] for _ in range(2)]
-    assert ([1, 0], [("sync.crm", "failed", "fired")]) == (sent, receiver.alerts())
+    sent_counts = [AlertService(shop.workspace).check_and_send().counts["sent"] for _ in range(2)]
+    assert ([1, 0], [("sync.crm", "failed", "fired")]) == (sent_counts, receiver.alerts())
     assert "sync.crm: its process was killed" in receiver.received_bodies[0]["sentence"]
     for _ in range(2):
         assert 0 == go(shop)
@@ -169,9 +171,9 @@ def test_alerts_contain_neither_secrets_nor_rows(shop: ShopProject, api: DemoApi
     settings(shop, receiver.url, token_env="BEARER")
     api.fail(status=422, times=100, path="/crm/*")
     assert 1 == go(shop)
-    told = orjson.dumps(receiver.received_bodies).decode()
-    assert WEBHOOK_SECRET not in told + repr(shop.workspace.settings)
-    assert "ada@example.com" not in told
+    bodies = orjson.dumps(receiver.received_bodies).decode()
+    assert WEBHOOK_SECRET not in bodies + repr(shop.workspace.settings)
+    assert "ada@example.com" not in bodies
     assert "Bearer bearer-0001" == receiver.headers[0]["authorization"]
     assert all(body["link"].startswith("http://127.0.0.1:3000/runs/") for body in receiver.received_bodies)
     assert {("sync.crm", "failed", "fired"), ("sync.crm", "rejects", "fired")} == set(receiver.alerts())
@@ -218,7 +220,7 @@ def test_a_sync_without_success_for_too_long_fires(
             assert isinstance(skipped, dg.SkipReason)
     assert [("sync.crm", "no_success", "fired")] == receiver.alerts()
     assert 30.0 == receiver.received_bodies[0]["numbers"]["hours"]
-    assert ["failed", "no_success"] == [each.rule for each in book(shop).read_active_alerts()]
+    assert ["failed", "no_success"] == [alert.rule for alert in book(shop).read_active_alerts()]
     api.recover()
     change(shop, "ann")
     assert 0 == go(shop)
@@ -252,8 +254,8 @@ def test_a_run_of_an_unusual_size_fires(shop: ShopProject, receiver: WebhookRece
     assert [("sync.crm", "deviation", "fired"), ("sync.crm", "deviation", "recovered")] == receiver.alerts()
     numbers = receiver.received_bodies[0]["numbers"]
     assert (1, 10, 4) == (numbers["units"], numbers["mean"], numbers["runs"])
-    told = "sync.crm: 1 row attempted, 10 on average in the 4 runs before: they differ by more than 50%"
-    assert told == receiver.received_bodies[0]["sentence"]  # the sentence doesn't say whether the row arrived
+    sentence = "sync.crm: 1 row attempted, 10 on average in the 4 runs before: they differ by more than 50%"
+    assert sentence == receiver.received_bodies[0]["sentence"]  # the sentence doesn't say whether the row arrived
 
 
 def test_runs_that_were_paused_or_refused_have_no_unusual_size(
@@ -300,10 +302,10 @@ def test_alerts_of_a_removed_sink_or_rule_recover(
     else:
         settings(shop, receiver.url, no_success_hours="off")
     over = {"failed", "no_success"} if gone == "the sink" else {"no_success"}
-    left = 2 - len(over)
+    active_count = 2 - len(over)
     for _ in range(2):
         assert 0 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
-    assert left == len(book(shop).read_active_alerts())
+    assert active_count == len(book(shop).read_active_alerts())
     assert over == {rule for _, rule, state in receiver.alerts() if state == "recovered"}
 
 
@@ -326,7 +328,7 @@ def test_without_a_webhook_no_alert_is_shown(shop: ShopProject, api: DemoApi) ->
     """Without a webhook no process checks whether the alert still holds."""
     api.fail(status=503, times=100, path="/crm/*")
     assert 1 == go(shop)
-    assert ["failed"] == [each.rule for each in AlertService(shop.workspace).read_active_alerts()]
+    assert ["failed"] == [alert.rule for alert in AlertService(shop.workspace).read_active_alerts()]
     (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
     assert [] == AlertService(shop.workspace).read_active_alerts()
 

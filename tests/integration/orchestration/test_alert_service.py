@@ -61,7 +61,7 @@ def undo(shop: ShopProject, path: Path) -> None:
 
 def alerting(shop: ShopProject) -> list[tuple[str, str]]:
     book = AlertStore(shop.workspace.settings.state / "alerts.sqlite")
-    return [(each.subject, each.rule) for each in book.read_active_alerts()]
+    return [(alert.subject, alert.rule) for alert in book.read_active_alerts()]
 
 
 def test_an_undone_edit_ends_the_failure_in_a_run_with_nothing_to_do(
@@ -202,12 +202,12 @@ def test_a_sync_with_waiting_rows_still_fails_after_its_function_is_fixed(
 def test_a_restored_queue_file_ends_the_failure(shop: ShopProject, receiver: WebhookReceiver) -> None:
     """No row waits in the queue, so no run of the sync would end the alert."""
     queue = shop.workspace.syncs["sync.crm"].queue_file
-    kept = queue.read_bytes()
+    queue_content = queue.read_bytes()
     for name in ("-wal", "-shm"):
         queue.with_name(queue.name + name).unlink(missing_ok=True)
     queue.write_bytes(b"no database" * 500)
     assert 1 == go(shop)
-    queue.write_bytes(kept)
+    queue.write_bytes(queue_content)
     assert 0 == go(shop)
     assert [("sync.crm", "failed", "fired"), ("sync.crm", "failed", "recovered")] == receiver.alerts()
     assert "sync.crm is no longer failing: it has nothing to do" == receiver.received_bodies[1]["sentence"]
@@ -311,8 +311,8 @@ def test_a_new_cause_is_sent_once_and_status_shows_the_newest(
     assert http.endswith("(HTTP 401)")
     assert "(lib/crm_push.star:" in star
     (alert,) = AlertStore(shop.workspace.settings.state / "alerts.sqlite").read_active_alerts()
-    found = 'nothing was delivered of 2 attempted rows: lib/crm_push.star:8: Key `"nothing"` was not found'
-    assert found == alert.sentence
+    sentence = 'nothing was delivered of 2 attempted rows: lib/crm_push.star:8: Key `"nothing"` was not found'
+    assert sentence == alert.sentence
     assert 5 == alert.occurrences
     library.write_text(ours)
     api.recover()

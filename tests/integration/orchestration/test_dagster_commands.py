@@ -72,8 +72,8 @@ def test_an_executed_job_does_what_a_run_does(
     assert materialize(shop).success
     assert () == api.calls
     resume_sync(sync)
-    done = typed(shop.root, *command)
-    assert code == done.returncode, done.stderr
+    completed = typed(shop.root, *command)
+    assert code == completed.returncode, completed.stderr
     assert held == set(api.contacts())
     assert ["Dagster", "Dagster"] == [run.trigger for run in shop.workspace.history.list_runs()]
     assert not (shop.root / ".ondatra" / "logs" / "spark.log").exists()
@@ -90,8 +90,8 @@ def test_an_executed_job_does_what_a_run_does(
 )
 def test_dg_recognizes_a_project(project: Path, words: str, says: str) -> None:
     """Dagster recommends `dg`, which refuses a folder whose pyproject.toml doesn't declare a project."""
-    done = typed(project, "dg", *words.split())
-    assert (0, True) == (done.returncode, says in done.stdout), done.stdout + done.stderr
+    completed = typed(project, "dg", *words.split())
+    assert (0, True) == (completed.returncode, says in completed.stdout), completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
@@ -107,22 +107,22 @@ def test_the_dagster_snippets_in_the_docs_can_be_loaded(tmp_path: Path, snippet:
     root = write_shop_files(tmp_path, url="http://127.0.0.1:9", files=files)
     write_dagster_files(root)
     (root / "ondatra_project" / "definitions.py").write_text(snippet)
-    done = typed(root, "dg", "check", "defs")
-    assert 0 == done.returncode, done.stdout + done.stderr
+    completed = typed(root, "dg", "check", "defs")
+    assert 0 == completed.returncode, completed.stdout + completed.stderr
 
 
 def test_dg_reports_an_error_in_a_model(project: Path) -> None:
     """The message has file, line and remedy, like that of `ondatra validate`. The CI of a dg project runs only this."""
     (project / "models" / "sync" / "crm.sql").write_text("-- @kind: merg\nSELECT 1 AS id\n")
-    done = typed(project, "dg", "check", "defs")
-    assert 1 == done.returncode
-    assert "models/sync/crm.sql:1: @kind 'merg' is not a kind; did you mean 'merge'?" in done.stdout
+    completed = typed(project, "dg", "check", "defs")
+    assert 1 == completed.returncode
+    assert "models/sync/crm.sql:1: @kind 'merg' is not a kind; did you mean 'merge'?" in completed.stdout
 
 
 def test_dg_lists_the_example() -> None:
     """The repository is a project as well."""
-    done = typed(ROOT, "dg", "list", "defs", "--json")
-    assert (0, True) == (done.returncode, "push/sync/crm" in done.stdout), done.stdout + done.stderr
+    completed = typed(ROOT, "dg", "list", "defs", "--json")
+    assert (0, True) == (completed.returncode, "push/sync/crm" in completed.stdout), completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize("project_folder", [ROOT, TEMPLATE], ids=["example", "template"])

@@ -27,13 +27,13 @@ def kept(shop: ShopProject) -> dict[str, bytes]:
 
 def observed(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, object]:
     """Return the metadata of the one observation of an asset."""
-    (seen,) = [
+    (observation,) = [
         event.asset_observation_data.asset_observation
         for event in result.all_events
         if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
         and event.asset_observation_data.asset_observation.asset_key == key
     ]
-    return {name: value.value for name, value in seen.metadata.items()}
+    return {name: value.value for name, value in observation.metadata.items()}
 
 
 def test_a_dry_run_sends_nothing_and_leaves_no_files(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
@@ -52,11 +52,11 @@ def test_a_dry_run_reports_changes_as_rows_of_the_destination(
     materialize(shop)
     before, calls = kept(shop), api.calls
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org", c3="cyn@example.com")
-    told = observed(materialize(shop, tags=DRY), PUSH)
+    metadata = observed(materialize(shop, tags=DRY), PUSH)
     assert (before, calls) == (kept(shop), api.calls)
     numbers = ("source rows", "changed", "creates", "updates", "deletes")
-    assert [3, 2, 1, 1, 0] == [told[name] for name in numbers]
-    assert (2, 3) == (told["destination before"], told["destination after"])
+    assert [3, 2, 1, 1, 0] == [metadata[name] for name in numbers]
+    assert (2, 3) == (metadata["destination before"], metadata["destination after"])
     materialize(shop)
     assert ["PATCH", "POST"] == sorted(call.method for call in api.calls[len(calls) :])
 
@@ -67,11 +67,11 @@ def test_dagster_records_no_materialization_and_no_check(
     """Conditions, sensors and pages use these events. For them the dry run must not exist."""
     materialize(shop)
     keys = (dg.AssetKey(["raw", "contacts"]), CRM, PUSH)
-    seen = [dagster_instance.get_latest_materialization_event(key) for key in keys]
+    events = [dagster_instance.get_latest_materialization_event(key) for key in keys]
     write_contacts(shop.root, a1="ada@example.org")
     result = materialize(shop, tags=DRY)
     assert result.success
-    assert seen == [dagster_instance.get_latest_materialization_event(key) for key in keys]
+    assert events == [dagster_instance.get_latest_materialization_event(key) for key in keys]
     assert [] == result.get_asset_check_evaluations()
     assert observed(result, CRM)["dry run"] is True
     assert 1 == observed(result, CRM)["updated"]
@@ -98,10 +98,10 @@ def test_a_dry_run_tag_with_the_value_false_starts_a_real_run(
 
 def test_the_files_of_a_killed_dry_run_are_deleted(materialize: Materialize, shop: ShopProject) -> None:
     """They contain rows about customers."""
-    left = shop.root / ".ondatra" / "dry" / "0123456789abcdef"
-    (left / "tables").mkdir(parents=True)
+    folder = shop.root / ".ondatra" / "dry" / "0123456789abcdef"
+    (folder / "tables").mkdir(parents=True)
     assert materialize(shop, tags=DRY).success
-    assert not left.exists()
+    assert not folder.exists()
 
 
 def test_a_dry_run_refuses_what_a_run_would_refuse(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:

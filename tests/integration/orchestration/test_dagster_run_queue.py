@@ -93,14 +93,14 @@ def test_a_queued_run_waits_for_a_run_from_a_shell(
     shop_with_dagster_yaml: ShopProject, definitions: dg.Definitions
 ) -> None:
     """`ondatra run` isn't queued, but a queued run must wait until it has ended."""
-    seen: list[bool] = []
+    waits: list[bool] = []
 
     @dg.asset(key=OWN, deps=[RAW])
     def look(context: dg.AssetExecutionContext) -> None:
-        seen.append(is_kept_waiting(context.instance, a_run(context.instance, definitions, PUSH)))
+        waits.append(is_kept_waiting(context.instance, a_run(context.instance, definitions, PUSH)))
 
     ours = definitions_of(shop_with_dagster_yaml.workspace, open_service=shop_with_dagster_yaml.open_engine)
     job = dg.Definitions.merge(ours, dg.Definitions(assets=[look])).resolve_implicit_global_asset_job_def()
     with open_instance(shop_with_dagster_yaml.workspace.settings) as instance:
         assert job.execute_in_process(instance=instance, asset_selection=[RAW, OWN]).success
-    assert [True] == seen
+    assert [True] == waits

@@ -23,8 +23,8 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     """Return for each check of the sink whether it passed, and its severity."""
-    found = [evaluation for evaluation in result.get_asset_check_evaluations() if evaluation.asset_key == PUSH]
-    return {check.check_name: (check.passed, check.severity.value) for check in found}
+    evaluations = [evaluation for evaluation in result.get_asset_check_evaluations() if evaluation.asset_key == PUSH]
+    return {check.check_name: (check.passed, check.severity.value) for check in evaluations}
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def run_single_check(
         definitions = definitions_of(shop.workspace, open_service=shop.open_engine)
         job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, check)))
         resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
-        (found,) = resolved.execute_in_process(instance=dagster_instance).get_asset_check_evaluations()
-        return found
+        (evaluation,) = resolved.execute_in_process(instance=dagster_instance).get_asset_check_evaluations()
+        return evaluation
 
     return run
 
@@ -71,11 +71,11 @@ def test_an_unchanged_model_is_materialized_with_its_data_version(
 
 def test_a_materialization_shows_the_type_of_its_run(materialize: Materialize, shop: ShopProject, api: DemoApi) -> None:
     """Over the weeks users see which models are always computed in full, and which never have new rows."""
-    told = [run_of_crm(materialize(shop))]
-    told.append(run_of_crm(materialize(shop)))
+    run_types = [run_of_crm(materialize(shop))]
+    run_types.append(run_of_crm(materialize(shop)))
     write_contacts(shop.root, a1="ada@example.com", c3="cyn@example.com")
-    told.append(run_of_crm(materialize(shop)))
-    told.append(run_of_crm(materialize(shop, tags={FULL_REFRESH: "true"})))
+    run_types.append(run_of_crm(materialize(shop)))
+    run_types.append(run_of_crm(materialize(shop, tags={FULL_REFRESH: "true"})))
     expected = [
         # run type, version, rows in the table, written, changed, removed
         ("backfill", 0, 2, 2, 0, 0),
@@ -83,7 +83,7 @@ def test_a_materialization_shows_the_type_of_its_run(materialize: Materialize, s
         ("incremental", 1, 3, 1, 0, 0),
         ("full", 2, 2, 0, 0, 1),
     ]
-    assert expected == told
+    assert expected == run_types
 
 
 def run_of_crm(result: dg.ExecuteInProcessResult) -> tuple[object, ...]:
@@ -189,9 +189,9 @@ def test_a_run_that_attempts_nothing_warns_of_the_earlier_outage(
     materialize(shop)
     result = materialize(shop)
     assert (True, (False, "WARN")) == (result.success, checks(result)["undelivered"])
-    found = run_single_check("undelivered")
-    assert (False, "WARN") == (found.passed, found.severity.value)
-    assert (found.description or "").startswith("the API was down at the newest try; 2 rows to be retried")
+    evaluation = run_single_check("undelivered")
+    assert (False, "WARN") == (evaluation.passed, evaluation.severity.value)
+    assert (evaluation.description or "").startswith("the API was down at the newest try; 2 rows to be retried")
     api.recover()
 
 
@@ -206,8 +206,8 @@ def test_rejects_of_an_earlier_run_do_not_fail_a_run_that_sends_nothing(
     materialize(shop)
     result = materialize(shop)
     assert (True, (False, "WARN")) == (result.success, checks(result)["rejects"])
-    told = "2 rows rejected by the newest run; 2 dead letters: see `ondatra dead sync.crm`"
-    assert told == run_single_check("rejects").description
+    description = "2 rows rejected by the newest run; 2 dead letters: see `ondatra dead sync.crm`"
+    assert description == run_single_check("rejects").description
 
 
 def test_a_run_succeeds_while_another_process_delivers_the_sync(
@@ -249,14 +249,14 @@ def test_rows_delivered_with_a_warning_are_shown_as_samples(materialize: Materia
     assert 2 == push.metadata["warned"].value
     (reason,) = push.metadata["sample warnings"].records
     assert {"reason": "phone dropped", "units": 2, "keys": "a1, b2"} == reason.data
-    (standing,) = (
+    (check,) = (
         verdict
         for verdict in current_verdicts(shop.workspace, shop.workspace.sync("sync.crm"))
         if verdict.name == "rejects"
     )
     assert ("2 rows delivered with a warning", ({"reason": "phone dropped", "units": 2, "keys": "a1, b2"},)) == (
-        standing.description,
-        standing.samples,
+        check.description,
+        check.samples,
     )
 
 
@@ -424,7 +424,9 @@ def test_more_deletes_than_allowed_wait_for_the_tag(
     assert not result.success
     assert (False, "ERROR") == checks(result)["deletes_guard"]
     assert {"a1", "b2", "c3"} == set(api.contacts())
-    (check,) = [each for each in result.get_asset_check_evaluations() if each.check_name == "deletes_guard"]
+    (check,) = [
+        evaluation for evaluation in result.get_asset_check_evaluations() if evaluation.check_name == "deletes_guard"
+    ]
     assert ["b2", "c3"] == [record.data["key"] for record in check.metadata["samples"].records]
     result = materialize(shop, PUSH, tags={ALLOW_DELETES: tag})
     assert (is_let_go, ["a1"] if is_let_go else ["a1", "b2", "c3"]) == (result.success, sorted(api.contacts()))
@@ -440,9 +442,9 @@ def test_a_paused_sync_queues_rows_and_sends_them_when_it_is_resumed(
     assert result.success
     assert () == api.calls
     assert (False, "WARN") == checks(result)["undelivered"]
-    (told,) = shop.progress.sync_results
+    (sync_result,) = shop.progress.sync_results
     paused = "sync.crm is paused; `ondatra resume sync.crm` continues it: 2 inserts pending"
-    assert paused == told.summary.message
+    assert paused == sync_result.summary.message
     assert resume_sync(sync)
     assert materialize(shop, PUSH).success
     assert {"a1", "b2"} == set(api.contacts())
@@ -484,8 +486,8 @@ def test_records_are_stored_in_the_folder_and_organization_of_the_settings(
     )
     materialize(shop)
     (metadata,) = shop.root.glob("records/sync_tracking_datasets/acme/sync.crm/*/metadata.json")
-    told = json.loads(metadata.read_text())
-    assert ("acme", "shop") == (told["organization_id"], told["workspace_id"])
+    content = json.loads(metadata.read_text())
+    assert ("acme", "shop") == (content["organization_id"], content["workspace_id"])
     facts = {"source_objects.parquet", "destinations.parquet", "destination_objects.parquet"}
     assert facts == {path.name for path in shop.root.glob("records/metadata/acme/*.parquet")}
     assert not (shop.root / ".ondatra" / "tracking").exists()

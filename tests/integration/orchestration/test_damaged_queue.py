@@ -55,18 +55,18 @@ def test_a_damaged_page_fails_only_its_own_sync(
     """Runs and maintenance report the damage in the same words, wherever it is, and do all other work."""
     overwrite_sqlite_page(_queue(shop), name)
     write_contacts(shop.root, new="new@example.com")
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    assert f"{_queue(shop)} is damaged (" in said.stderr
-    assert REMEDY in said.stderr
-    assert "→ sync.crm" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    assert f"{_queue(shop)} is damaged (" in result.stderr
+    assert REMEDY in result.stderr
+    assert "→ sync.crm" in result.stderr
     assert ["new@example.com"] == [row["email"] for row in api.contacts().values() if row["customer_id"] == "new"]
-    said = ondatra("maintain", "--json", shop=shop)
-    assert 9 == len(said.json_lines)
-    files = {str(line["task"]): str(line["did"]) for line in said.json_lines}["state_files"]
+    result = ondatra("maintain", "--json", shop=shop)
+    assert 9 == len(result.json_lines)
+    files = {str(line["task"]): str(line["did"]) for line in result.json_lines}["state_files"]
     assert f"{_queue(shop)} is damaged (" in files
     assert REMEDY in files
-    assert "whole trace" not in said.stderr
+    assert "whole trace" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_rows_hidden_by_a_damaged_index_make_the_sync_fail(
 ) -> None:
     """SQLite finds the page valid. Neither the table nor the index shows which of them is right."""
     assert 8 == replace_in_sqlite_page(_queue(shop), place, b"waiting", b"waitinc")
-    said = ondatra.run_project(shop)
-    assert 1 == said.exit_code
-    assert "nothing to do" not in said.stderr
-    assert f"{_queue(shop)} is damaged ({why})" in said.stderr
-    assert REMEDY in said.stderr
+    result = ondatra.run_project(shop)
+    assert 1 == result.exit_code
+    assert "nothing to do" not in result.stderr
+    assert f"{_queue(shop)} is damaged ({why})" in result.stderr
+    assert REMEDY in result.stderr
     assert f"is damaged ({why})" in ondatra("status").stdout
     assert 1 == ondatra("replay", "sync.ads").exit_code
 
@@ -97,6 +97,6 @@ def test_the_remedy_brings_the_rows_back(shop: ShopProject, ondatra: CommandLine
     (shop.root / "lib" / "ads_push.star").write_text(TAKES_ALL)
     _queue(shop).rename(shop.root / "away")
     shop.clock_offset = 100_000
-    said = ondatra.run_project(shop)
-    assert 0 == said.exit_code
-    assert "→ sync.ads      delivered 8 inserts" in said.stderr
+    result = ondatra.run_project(shop)
+    assert 0 == result.exit_code
+    assert "→ sync.ads      delivered 8 inserts" in result.stderr

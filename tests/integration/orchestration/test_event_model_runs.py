@@ -141,10 +141,10 @@ def test_the_run_that_the_sensor_requests_flushes_the_events(
     take(shop, "/a")
     (request,) = ticks(shop, dagster_instance).run_requests or ()
     job = definitions_of(shop.workspace, open_service=shop.open_engine).resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(instance=dagster_instance, asset_selection=request.asset_selection)
-    assert done.success
+    result = job.execute_in_process(instance=dagster_instance, asset_selection=request.asset_selection)
+    assert result.success
     assert ["/a"] == pages(shop)
-    (check,) = done.get_asset_check_evaluations()
+    (check,) = result.get_asset_check_evaluations()
     assert ("invalid_records", True, "every event fits the columns") == (
         check.check_name,
         check.passed,

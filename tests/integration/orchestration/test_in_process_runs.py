@@ -166,8 +166,8 @@ def test_a_run_in_progress_is_not_marked_as_failed(tmp_path: Path, dagster_insta
 
 def test_a_run_that_waits_for_another_one_reports_it() -> None:
     """It may wait for up to ten minutes, in which it prints nothing else."""
-    told: list[str] = []
-    with report_waits(told.append):
+    messages: list[str] = []
+    with report_waits(messages.append):
         logging.getLogger(table_locks.__name__).warning("waiting for run x, which holds mart.a")
     logging.getLogger(table_locks.__name__).debug("not told")
-    assert ["waiting for run x, which holds mart.a"] == told
+    assert ["waiting for run x, which holds mart.a"] == messages

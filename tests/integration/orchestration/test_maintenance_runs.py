@@ -53,15 +53,15 @@ def test_maintain_does_and_reports_each_duty(shop: ShopProject, capfd: pytest.Ca
     send(shop)
     capfd.readouterr()
     assert 0 == run_maintenance(shop.workspace, as_json=True, open_service=shop.open_engine)
-    said = capfd.readouterr()
-    lines = {line["task"]: line for line in map(orjson.loads, said.out.splitlines())}
+    output = capfd.readouterr()
+    lines = {line["task"]: line for line in map(orjson.loads, output.out.splitlines())}
     assert [(task, True) for task in TASKS] == [(name, line["ok"]) for name, line in lines.items()]
     assert (2, 0, 1) == (
         lines["sync_log"]["records"],
         lines["tracking_retention"]["runs"],
         lines["fact_tables"]["destinations"],
     )
-    assert "✓ sync_log: 2 records appended to ondatra.sync_log" in said.err
+    assert "✓ sync_log: 2 records appended to ondatra.sync_log" in output.err
     assert 2 == len(shop.tables.log.read_rows())
 
 
@@ -70,9 +70,9 @@ def test_a_failed_duty_does_not_stop_the_others(shop: ShopProject, capfd: pytest
     send(shop)
     shop.tables.log.on_commit = lambda _: refuse()
     assert 1 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
-    said = capfd.readouterr().err
-    assert "✗ sync_log: no room" in said
-    assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
+    stderr = capfd.readouterr().err
+    assert "✗ sync_log: no room" in stderr
+    assert "✓ fact_tables: the source and destination tables describe 1 sync" in stderr
 
 
 def test_an_unexpected_error_in_a_duty_does_not_stop_the_others(
@@ -82,10 +82,10 @@ def test_an_unexpected_error_in_a_duty_does_not_stop_the_others(
     send(shop)
     shop.tables.log.on_commit = None
     assert 1 == run_maintenance(shop.workspace, as_json=False, open_service=shop.open_engine)
-    said = capfd.readouterr().err
-    assert "✗ sync_log: TypeError: " in said
-    assert f"; the whole trace is in {shop.root}/.ondatra/logs/errors.log" in said
-    assert "✓ fact_tables: the source and destination tables describe 1 sync" in said
+    stderr = capfd.readouterr().err
+    assert "✗ sync_log: TypeError: " in stderr
+    assert f"; the whole trace is in {shop.root}/.ondatra/logs/errors.log" in stderr
+    assert "✓ fact_tables: the source and destination tables describe 1 sync" in stderr
 
 
 def test_dagsters_maintenance_job_does_the_same_duties(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
@@ -136,8 +136,8 @@ def test_a_run_succeeds_when_the_sync_log_cannot_be_written(
     shop.tables.is_open = True
     shop.tables.log.on_commit = lambda _: trouble()
     assert 0 == send(shop)
-    told = [record.getMessage() for record in caplog.records if "sync log" in record.getMessage()]
-    assert (["the sync log was not updated: no room"] if trouble is refuse else []) == told
+    messages = [record.getMessage() for record in caplog.records if "sync log" in record.getMessage()]
+    assert (["the sync log was not updated: no room"] if trouble is refuse else []) == messages
     assert [] == shop.tables.log.read_rows()
     shop.tables.log.on_commit = lambda _: None
     (shop.root / "data" / "contacts.csv").write_text("id,email\na1,ada@example.net\n")

@@ -73,10 +73,10 @@ def test_a_run_fails_only_that_sync(shop: ShopProject, api: DemoApi, capfd: pyte
     """Models and the other syncs run."""
     capfd.readouterr()
     assert 1 == go(shop)
-    said = capfd.readouterr().err
-    assert "✗ sync.ads" in said
-    assert "sync.ads.sqlite is damaged (file is not a database); move it away" in said
-    assert "→ sync.crm      delivered 1 update" in said
+    stderr = capfd.readouterr().err
+    assert "✗ sync.ads" in stderr
+    assert "sync.ads.sqlite is damaged (file is not a database); move it away" in stderr
+    assert "→ sync.crm      delivered 1 update" in stderr
     assert ["ann@example.com"] == [row["email"] for row in api.contacts().values()]
 
 
@@ -97,9 +97,9 @@ def test_a_dry_run_forecasts_the_other_syncs(shop: ShopProject, capfd: pytest.Ca
     """It works on copies of the queues, which have the same damage."""
     capfd.readouterr()
     assert 1 == go(shop, is_dry=True)
-    said = capfd.readouterr()
-    assert "✗ sync.ads" in said.err
-    assert "sync.crm" in said.out
+    output = capfd.readouterr()
+    assert "✗ sync.ads" in output.err
+    assert "sync.crm" in output.out
 
 
 def test_with_sinks_off_nothing_fails(shop: ShopProject) -> None:
@@ -110,10 +110,10 @@ def test_with_sinks_off_nothing_fails(shop: ShopProject) -> None:
 
 def test_metrics_leave_out_an_unknown_queue_depth(shop: ShopProject) -> None:
     """A depth of 0 would say that all is well."""
-    told = project_metrics_text(shop.workspace)
-    assert 'ondatra_sync_queue_depth{sync="sync.crm"} 0' in told
-    assert 'ondatra_sync_queue_depth{sync="sync.ads"}' not in told
-    assert 'ondatra_sync_runs_total{sync="sync.ads"} 1' in told
+    metrics = project_metrics_text(shop.workspace)
+    assert 'ondatra_sync_queue_depth{sync="sync.crm"} 0' in metrics
+    assert 'ondatra_sync_queue_depth{sync="sync.ads"}' not in metrics
+    assert 'ondatra_sync_runs_total{sync="sync.ads"} 1' in metrics
 
 
 def test_the_sensor_does_not_request_the_failed_sync_at_each_tick(
@@ -153,11 +153,12 @@ def test_maintenance_continues_with_the_other_syncs(shop: ShopProject, capfd: py
     assert 0 == execute_plan(workspace, models, open_service=shop.open_engine)
     capfd.readouterr()
     assert 1 == run_maintenance(shop.workspace, as_json=True, open_service=shop.open_engine)
-    said = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
-    bad = sorted(name for name, line in said.items() if not line["ok"])
+    results = {line["task"]: line for line in map(orjson.loads, capfd.readouterr().out.splitlines())}
+    bad = sorted(name for name, line in results.items() if not line["ok"])
     assert ["dead_letters", "feeds", "state_files", "tables"] == bad
-    assert said["tables"]["did"].startswith("sync.ads: ")  # the watermark of its sync is unknown, so all versions stay
-    assert "sync.ads.sqlite" in said["feeds"]["did"]
-    assert 1 == said["feeds"]["syncs"]
-    assert "unknown for sync.ads" in said["dead_letters"]["did"]
-    assert said["state_files"]["files"] > 1
+    # the watermark of its sync is unknown, so all versions stay
+    assert results["tables"]["did"].startswith("sync.ads: ")
+    assert "sync.ads.sqlite" in results["feeds"]["did"]
+    assert 1 == results["feeds"]["syncs"]
+    assert "unknown for sync.ads" in results["dead_letters"]["did"]
+    assert results["state_files"]["files"] > 1

@@ -54,7 +54,9 @@ class MinimalS3Server:
                 f"<LastModified>{LAST_MODIFIED}</LastModified></Contents>"
                 for key in files
             )
-            + "".join(f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in sorted(folders))
+            + "".join(
+                f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in sorted(folders)
+            )
             + "</ListBucketResult>"
         ).encode()
 
@@ -72,12 +74,14 @@ class _S3Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         store: MinimalS3Server = self.server.store  # type: ignore[attr-defined]
         address = urlsplit(self.path)
-        asked = {name: values[0] for name, values in parse_qs(address.query).items()}
+        parameters = {name: values[0] for name, values in parse_qs(address.query).items()}
         path = unquote(address.path).strip("/")
         if store.denies_access:
             self._send_response(403, b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>")
-        elif "list-type" in asked:
-            self._send_response(200, store.list_objects(path, asked.get("prefix", ""), asked.get("delimiter", "")))
+        elif "list-type" in parameters:
+            self._send_response(
+                200, store.list_objects(path, parameters.get("prefix", ""), parameters.get("delimiter", ""))
+            )
         elif path in store.objects:
             self._send_response(200, store.objects[path])
         else:

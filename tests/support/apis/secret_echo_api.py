@@ -22,9 +22,9 @@ class _EchoHandler(http.server.BaseHTTPRequestHandler):
             self._send(200, json.dumps({"access_token": ACCESS_TOKEN, "expires_in": 3600, **refresh}))
             return
         request = {"path": self.path, "headers": dict(self.headers.items()), "body": body}
-        said = json.dumps({**request, "again": _encode_variants(json.dumps(request))})
+        reply = json.dumps({**request, "again": _encode_variants(json.dumps(request))})
         status = {"1": 422, "2": 200, "3": 401, "4": 503}.get(self.path.partition("?")[0].strip("/"), 200)
-        self._send(status, said)
+        self._send(status, reply)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer_any  # noqa: N815
 

@@ -79,22 +79,22 @@ def yield_corrupted_contents(content: bytes, chance: random.Random, count: int) 
 
 def corrupt_and_read(file: WrittenFile, *, count: int, seed: int) -> Mapping[ReadResult, list[str]]:
     """Damage the file `count` times and return what each read gave."""
-    content, written = file.path.read_bytes(), file.read_content()
+    content, expected_value = file.path.read_bytes(), file.read_content()
     verdicts: dict[ReadResult, list[str]] = collections.defaultdict(list)
     for damaged in yield_corrupted_contents(content, random.Random(seed), count):
         for leftover in ("-wal", "-shm"):
             file.path.with_name(file.path.name + leftover).unlink(missing_ok=True)
         _replace_file(file.path, damaged)
         try:
-            found = file.read_content()
+            actual_value = file.read_content()
         except StateError as error:
             is_named = file.path.name in str(error) and not isinstance(error, BusyError)
             verdicts[ReadResult.ERROR_MESSAGE if is_named else ReadResult.EXCEPTION].append(str(error))
         except Exception as error:  # a test counts it, whatever it is
             verdicts[ReadResult.EXCEPTION].append(f"{type(error).__name__}: {error}")
         else:
-            is_known = found == written or file.is_less(written, found)
-            verdicts[ReadResult.UNCHANGED if is_known else ReadResult.OTHER_DATA].append(str(found))
+            is_known = actual_value == expected_value or file.is_less(expected_value, actual_value)
+            verdicts[ReadResult.UNCHANGED if is_known else ReadResult.OTHER_DATA].append(str(actual_value))
     _replace_file(file.path, content)
     return verdicts
 
@@ -215,8 +215,8 @@ def write_journal_file(folder: Path) -> WrittenFile:
 
     def is_less(written_answers: Any, read_answers: Any) -> bool:
         """Return whether only the last responses are missing: their calls are made again."""
-        known = [answer for answer in read_answers if answer]
-        return known == written_answers[: len(known)] and not any(read_answers[len(known) :])
+        responses = [answer for answer in read_answers if answer]
+        return responses == written_answers[: len(responses)] and not any(read_answers[len(responses) :])
 
     return WrittenFile(path, read_content, is_less)
 

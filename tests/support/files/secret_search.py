@@ -38,8 +38,8 @@ def find_secrets_in_text(text: str) -> list[str]:
 
 def find_secrets_in_folder(folder: Path) -> dict[str, list[str]]:
     """Return the text around each secret in the folder's files and file names, Parquet contents included."""
-    found = {str(file.relative_to(folder)): find_secrets_in_text(_text(file)) for file in folder.rglob("*")}
-    return {name: places for name, places in found.items() if places}
+    places_by_file = {str(file.relative_to(folder)): find_secrets_in_text(_text(file)) for file in folder.rglob("*")}
+    return {name: places for name, places in places_by_file.items() if places}
 
 
 def _text(file: Path) -> str:

@@ -41,10 +41,10 @@ class TrackingLocation:
             return sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
         root = f"{self.root}/{folder}".rstrip("/")
         try:
-            found = self.filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
+            files = self.filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
         except NotADirectoryError:  # Arrow asks fsspec twice, and the folder was created in between
             return self.list_files(folder)
-        return sorted(file.path[len(root) + 1 :] for file in found if file.type == FileType.File)
+        return sorted(file.path[len(root) + 1 :] for file in files if file.type == FileType.File)
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file, by its name or by the address that the store gave."""

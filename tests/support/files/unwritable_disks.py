@@ -15,13 +15,13 @@ UNWRITABLE_MESSAGE = r"can't (be used|be written|grow): .*(is full|is read-only|
 def mount_small_disk(folder: Path) -> Iterator[bool]:
     """Mount a disk of 40 MB at the folder; yield False where this user may not mount one."""
     folder.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
+    completed = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=40m,mode=700", "tmpfs", str(folder)], capture_output=True
     )
     try:
-        yield done.returncode == 0
+        yield completed.returncode == 0
     finally:
-        if done.returncode == 0:
+        if completed.returncode == 0:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 

@@ -37,9 +37,9 @@ class CollectorProcess:
         )
         assert self._process.stderr
         assert select.select([self._process.stderr], [], [], START_SECONDS)[0], "the collector doesn't start"
-        said = self._process.stderr.readline()
-        assert said.startswith("accepting events for"), said + self._process.stderr.read()
-        self.port = int(said.partition("127.0.0.1:")[2].partition("/")[0])
+        line = self._process.stderr.readline()
+        assert line.startswith("accepting events for"), line + self._process.stderr.read()
+        self.port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
 
     def kill(self) -> None:
         assert self._process

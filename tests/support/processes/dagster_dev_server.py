@@ -63,9 +63,9 @@ class DagsterDevServer:
         with contextlib.closing(connection):
             body = orjson.dumps({"query": query})
             connection.request("POST", "/graphql", body, {"content-type": "application/json"})
-            told = orjson.loads(connection.getresponse().read())
-        assert "errors" not in told, told
-        return told["data"]
+            response = orjson.loads(connection.getresponse().read())
+        assert "errors" not in response, response
+        return response["data"]
 
     def stop(self) -> None:
         """Send SIGINT, as Ctrl-C does, then kill the process group."""

@@ -46,8 +46,8 @@ class InterruptibleCommand:
 
     def wait(self) -> tuple[int, str]:
         """Return the exit code and stderr."""
-        _, said = self.process.communicate(timeout=END_SECONDS)
-        return self.process.returncode, said
+        _, output = self.process.communicate(timeout=END_SECONDS)
+        return self.process.returncode, output
 
 
 CTRL_C = b"\x03"

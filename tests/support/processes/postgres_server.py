@@ -55,6 +55,6 @@ def _run_as(owner: pwd.struct_passwd, folder: Path, *command: str | Path) -> Non
 def _find_program(name: str) -> Path:
     """Return the newest version that Debian has installed, or the program on the PATH."""
     installed = sorted(DEBIAN_POSTGRES.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    found = installed[-1] if installed else shutil.which(name)
-    assert found, f"no {name} here: install the package postgresql"
-    return Path(found)
+    program = installed[-1] if installed else shutil.which(name)
+    assert program, f"no {name} here: install the package postgresql"
+    return Path(program)

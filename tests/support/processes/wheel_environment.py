@@ -65,8 +65,8 @@ def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
     required = _requirements(wheel)
     for name in sorted(_collect_requirements([*required, *TEST_PACKAGES])):
         _link_distribution(importlib.metadata.distribution(name), packages, environment.bin)
-    done = environment.run(f"pip install --quiet --no-index '{wheel}'")
-    assert 0 == done.returncode, done.stderr
+    completed = environment.run(f"pip install --quiet --no-index '{wheel}'")
+    assert 0 == completed.returncode, completed.stderr
     return environment
 
 
@@ -79,26 +79,30 @@ def yield_delta_jars() -> Iterator[tuple[str, bytes]]:
 
 
 def _requirements(wheel: Path) -> list[str]:
-    (found,) = importlib.metadata.distributions(path=[str(wheel)])
-    return [each for each in found.requires or () if "extra ==" not in each]
+    (distribution,) = importlib.metadata.distributions(path=[str(wheel)])
+    return [requirement for requirement in distribution.requires or () if "extra ==" not in requirement]
 
 
 def _collect_requirements(requirements: Iterable[str]) -> set[str]:
     """Return the names of all required distributions, except pip, which each virtual environment has."""
-    seen: set[tuple[str, str]] = set()
-    open_ends = [Requirement(each) for each in requirements]
+    packages: set[tuple[str, str]] = set()
+    open_ends = [Requirement(requirement) for requirement in requirements]
     while open_ends:
-        each = open_ends.pop()
-        for extra in ("", *each.extras):
-            if (key := (canonicalize_name(each.name), extra)) not in seen:
-                seen.add(key)
-                open_ends += _requirements_of(each.name, extra)
-    return {name for name, _ in seen} - {"pip"}
+        requirement = open_ends.pop()
+        for extra in ("", *requirement.extras):
+            if (key := (canonicalize_name(requirement.name), extra)) not in packages:
+                packages.add(key)
+                open_ends += _requirements_of(requirement.name, extra)
+    return {name for name, _ in packages} - {"pip"}
 
 
 def _requirements_of(name: str, extra: str) -> list[Requirement]:
     needed = map(Requirement, importlib.metadata.distribution(name).requires or ())
-    return [each for each in needed if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return [
+        requirement
+        for requirement in needed
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+    ]
 
 
 def _link_distribution(distribution: importlib.metadata.Distribution, packages: Path, scripts: Path) -> None:

@@ -43,8 +43,8 @@ class CollectorClient:
         with self._connection.getresponse() as answer:
             text = answer.read()
             is_json = answer.headers.get("content-type") == "application/json"
-            said = {name.lower(): value for name, value in answer.headers.items()}
-            return ReceivedResponse(answer.status, orjson.loads(text) if is_json else text.decode(), said)
+            response_headers = {name.lower(): value for name, value in answer.headers.items()}
+            return ReceivedResponse(answer.status, orjson.loads(text) if is_json else text.decode(), response_headers)
 
     def post(self, event: Any, path: str = EVENTS_PATH, **headers: str) -> ReceivedResponse:
         """Post an event, or any other value, as JSON."""

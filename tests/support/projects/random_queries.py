@@ -70,9 +70,9 @@ class QueryGenerator:
 
     def write_from_items(self, ctes: Mapping[str, tuple[str, ...]], depth: int) -> list[RandomFromItem]:
         names = self.rng.sample(("l", "r", "a", "m"), 2)
-        found = [self.write_from_item(name, ctes, depth) for name in names[: self.rng.choice((1, 1, 2))]]
-        is_clear = len({source.name.rpartition(".")[2] for source in found}) == len(found)
-        return found if is_clear else found[:1]
+        sources = [self.write_from_item(name, ctes, depth) for name in names[: self.rng.choice((1, 1, 2))]]
+        is_clear = len({source.name.rpartition(".")[2] for source in sources}) == len(sources)
+        return sources if is_clear else sources[:1]
 
     def write_from_item(self, name: str, ctes: Mapping[str, tuple[str, ...]], depth: int) -> RandomFromItem:
         if ctes and self.rng.random() < 0.5:

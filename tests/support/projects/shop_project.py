@@ -241,8 +241,8 @@ class PlainTables:
             for row in portion.rows:
                 rowid = next(self._rowids)
                 table.rows[str(rowid)] = (rowid, tuple(row))
-            told = dataclasses.replace(note, rows=len(table.rows))
-            table.commit(told, transaction=(events.sequence_id, portion.last_number))
+            metadata = dataclasses.replace(note, rows=len(table.rows))
+            table.commit(metadata, transaction=(events.sequence_id, portion.last_number))
         inserted = len(table.rows) - before
         return ModelWriteResult(
             inputs={},
@@ -284,7 +284,9 @@ class PlainTables:
         return other
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
-        model_id, table = next((id_, each) for id_, each in self._tables.items() if str(each.path) == original)
+        model_id, table = next(
+            (id_, candidate) for id_, candidate in self._tables.items() if str(candidate.path) == original
+        )
         assert (state.table_id, state.log_version) == (table.table_id, table.version)
         properties = {CLONE_ORIGIN_PROPERTY: f"{state.table_id}@{state.log_version}"}
         clone = PlainTable(Path(path), rows=dict(table.rows), properties=properties)

@@ -65,7 +65,7 @@ class ParsedPage:
 
     @property
     def link_addresses(self) -> list[str]:
-        return [each["href"] for each in self.tag_attributes("a")]
+        return [link["href"] for link in self.tag_attributes("a")]
 
 
 class UiClient:
@@ -104,8 +104,8 @@ class RawPathTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             path, _, query = self._target.partition("?")
-            asked = {"path": unquote(path), "raw_path": path.encode(), "query_string": query.encode()}
-            await self._app({**scope, **asked}, receive, send)
+            address = {"path": unquote(path), "raw_path": path.encode(), "query_string": query.encode()}
+            await self._app({**scope, **address}, receive, send)
 
         return await httpx.ASGITransport(app).handle_async_request(request)
 

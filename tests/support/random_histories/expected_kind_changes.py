@@ -27,10 +27,10 @@ def key_of(row: Row) -> Row:
 
 
 def group_by_key(rows: Iterable[Row]) -> dict[Row, Counter[Row]]:
-    found: dict[Row, Counter[Row]] = collections.defaultdict(Counter)
+    groups: dict[Row, Counter[Row]] = collections.defaultdict(Counter)
     for row in rows:
-        found[key_of(row)][row] += 1
-    return found
+        groups[key_of(row)][row] += 1
+    return groups
 
 
 def replace_all(old: Counter[Row], new: Counter[Row]) -> list[ExpectedChange]:
@@ -40,9 +40,9 @@ def replace_all(old: Counter[Row], new: Counter[Row]) -> list[ExpectedChange]:
 def apply_table(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
     if query_rows == state.rows:
         return []
-    told = replace_all(state.rows, query_rows)
+    changes = replace_all(state.rows, query_rows)
     state.rows = query_rows
-    return told
+    return changes
 
 
 def apply_append(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
@@ -74,14 +74,14 @@ def count_invalid_rows(query_rows: Counter[Row]) -> dict[str, int]:
 
 def apply_merge(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
     old = {key_of(row): row for row in state.rows}
-    told: list[ExpectedChange] = []
+    changes: list[ExpectedChange] = []
     for key, row in valid_rows_by_key(query_rows).items():
         if row is None or old.get(key) == row:
             continue
-        told += [(PREIMAGE, *old[key]), (POSTIMAGE, *row)] if key in old else [(INSERT, *row)]
+        changes += [(PREIMAGE, *old[key]), (POSTIMAGE, *row)] if key in old else [(INSERT, *row)]
         old[key] = row
     state.rows = Counter(old.values())
-    return told
+    return changes
 
 
 def apply_tracked(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
@@ -96,34 +96,34 @@ def _apply_changed_groups(
     state: ExpectedTable, new: dict[Row, Counter[Row]], *, deletes_missing: bool
 ) -> list[ExpectedChange]:
     old = group_by_key(state.rows.elements())
-    told: list[ExpectedChange] = []
+    changes: list[ExpectedChange] = []
     for key in {*new, *(old if deletes_missing else ())}:
         had, has = old.get(key, Counter()), new.get(key, Counter())
         if had != has:
-            told += replace_all(had, has)
+            changes += replace_all(had, has)
             old[key] = has
     state.rows = sum(old.values(), Counter())
-    return told
+    return changes
 
 
 def apply_scd2(state: ExpectedTable, query_rows: Counter[Row]) -> list[ExpectedChange]:
     version = state.version + 1
     current = {key_of(row): row for row in state.rows if row[-1]}
-    told: list[ExpectedChange] = []
-    given = valid_rows_by_key(query_rows)
-    for key in {*current, *given}:
-        old, new = current.get(key), given.get(key)
-        if (key in given and new is None) or (old and new and old[:-3] == new):
+    changes: list[ExpectedChange] = []
+    new_rows = valid_rows_by_key(query_rows)
+    for key in {*current, *new_rows}:
+        old, new = current.get(key), new_rows.get(key)
+        if (key in new_rows and new is None) or (old and new and old[:-3] == new):
             continue
         if old:
             closed = (*old[:-2], version, False)
-            told += [(PREIMAGE, *old), (POSTIMAGE, *closed)]
+            changes += [(PREIMAGE, *old), (POSTIMAGE, *closed)]
             state.rows = state.rows - Counter([old]) + Counter([closed])
         if new:
             opened = (*new, version, None, True)
-            told.append((INSERT, *opened))
+            changes.append((INSERT, *opened))
             state.rows = state.rows + Counter([opened])
-    return told
+    return changes
 
 
 APPLY_BY_KIND: dict[str, Callable[[ExpectedTable, Counter[Row]], list[ExpectedChange]]] = {

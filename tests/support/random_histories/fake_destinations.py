@@ -45,10 +45,10 @@ def read_change_type(row: DestinationRow) -> ChangeType:
 
 
 def group_rows(rows: list[DestinationRow], name: str) -> list[list[DestinationRow]]:
-    found: dict[object, list[DestinationRow]] = {}
+    groups: dict[object, list[DestinationRow]] = {}
     for row in rows:
-        found.setdefault(row[name], []).append(row)
-    return list(found.values())
+        groups.setdefault(row[name], []).append(row)
+    return list(groups.values())
 
 
 class KeyedTable(Protocol):
@@ -143,10 +143,10 @@ class RowidObjects:
 
     def _rows_to_delete_first(self, rowid: int) -> Iterator[str]:
         """Yield the rows that the new row's version, or an earlier one, replaced, and that aren't deleted."""
-        came = self.table.find_change_version(rowid, ChangeType.INSERT)
+        insert_version = self.table.find_change_version(rowid, ChangeType.INSERT)
         for old in self.objects.keys() - self.delete_requests:
-            went = self.table.find_change_version(int(old), ChangeType.DELETE)
-            if came is not None and went is not None and went <= came:
+            delete_version = self.table.find_change_version(int(old), ChangeType.DELETE)
+            if insert_version is not None and delete_version is not None and delete_version <= insert_version:
                 yield old
 
     def expected_objects(self) -> DestinationContent:
@@ -166,18 +166,18 @@ class WholeContentObjects:
         return [rows]
 
     def apply_call(self, rows: list[DestinationRow]) -> None:
-        given: DestinationContent = {
+        content: DestinationContent = {
             str(of[0]["id"]): sorted(map(_row_value, of), key=str) for of in group_rows(rows, "id")
         }
         if {read_change_type(row) for row in rows} - {ChangeType.INSERT}:
             self.violations.append("something else than inserts")
         if self.table.kind.needs_key:
-            for part, values in given.items():
+            for part, values in content.items():
                 self._check_call(part, [version.get(part) for version in self.table.content_by_version], values)
-            self.objects |= given
+            self.objects |= content
         else:
-            self._check_call("", [{}, *self.table.content_by_version], given)  # a table is empty at first
-            self.objects = given
+            self._check_call("", [{}, *self.table.content_by_version], content)  # a table is empty at first
+            self.objects = content
 
     def _check_call(self, part: str, past: list[object], new_content: object) -> None:
         same = [version for version, content in enumerate(past) if content == new_content]

@@ -95,15 +95,15 @@ class JobDestination:
 
     def poll(self, parcel: PushBatch, job: str) -> PushResult:
         ended = {end[1:] for end in self.recorded_at_start - self.recorded_at_submit[job]}
-        if told := ended & {(unit.key, unit.version) for unit in parcel.units}:
-            self.destination.objects_store.violations.append(f"{told} asked about once more")
+        if ended_units := ended & {(unit.key, unit.version) for unit in parcel.units}:
+            self.destination.objects_store.violations.append(f"{ended_units} asked about once more")
         if self.destination.has_faults and self.rng.random() < 0.1:
             raise SimulatedCrashError
         if self.destination.has_faults and self.rng.random() < 0.4:
             return PushResult({}, calls=1, is_open=True)
-        known = self.outcomes[job]
+        outcomes = self.outcomes[job]
         for unit in parcel.units:
-            went = [key for key in unit.result_keys if key.endswith(f":{ChangeType.DELETE}")]
-            if went == unit.result_keys and all(known[key].is_delivered for key in went):
+            delete_keys = [key for key in unit.result_keys if key.endswith(f":{ChangeType.DELETE}")]
+            if delete_keys == unit.result_keys and all(outcomes[key].is_delivered for key in delete_keys):
                 self.on_deleted(unit.key)
-        return PushResult({key: known[key] for key in (*parcel.result_keys, NO_ROW_KEY) if key in known}, calls=1)
+        return PushResult({key: outcomes[key] for key in (*parcel.result_keys, NO_ROW_KEY) if key in outcomes}, calls=1)

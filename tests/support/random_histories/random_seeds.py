@@ -29,10 +29,10 @@ def run_seed() -> str:
 def find_commit(folder: Path) -> str | None:
     """Return the short hash of the folder's commit, or None where there is no git or no commit."""
     try:
-        found = subprocess.run(COMMIT_COMMAND, cwd=folder, capture_output=True, text=True, check=False)
+        completed = subprocess.run(COMMIT_COMMAND, cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return None
-    return found.stdout.strip() or None
+    return completed.stdout.strip() or None
 
 
 def new_seeds(count: int) -> Iterator[str]:
@@ -63,7 +63,7 @@ def replay_command(test: str, *, uses_hypothesis: bool = False) -> str | None:
     """Return the command that runs the test with the seed it drew last; None if it drew none."""
     if not _drawn_seeds and not uses_hypothesis:
         return None
-    given = {name: value for name, value in os.environ.items() if name.startswith("ONDATRA_TEST_")}
-    given[SEED_VARIABLE] = _drawn_seeds[-1] if _drawn_seeds else run_seed()
-    variables = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+    values = {name: value for name, value in os.environ.items() if name.startswith("ONDATRA_TEST_")}
+    values[SEED_VARIABLE] = _drawn_seeds[-1] if _drawn_seeds else run_seed()
+    variables = " ".join(f"{name}={value}" for name, value in sorted(values.items()))
     return f"{variables} .venv/bin/python -m pytest -m '' '{test}'"

@@ -99,8 +99,8 @@ class RecordAudit:
         ends = collections.Counter(_record_identity(record) for record in records)
         twice = [f"{end} has {number} records" for end, number in ends.items() if number > 1]
         invalid = [record for record in records if record["status"] in INVALID_STATUSES]
-        known = [row for row in self.added_invalid_rows if row.version <= queue.invalid_watermark]
-        wrong = [] if len(invalid) == len(known) else [f"{len(invalid)} of {len(known)} invalid rows"]
+        expected_rows = [row for row in self.added_invalid_rows if row.version <= queue.invalid_watermark]
+        wrong = [] if len(invalid) == len(expected_rows) else [f"{len(invalid)} of {len(expected_rows)} invalid rows"]
         return twice + wrong
 
     def find_unrecorded_changes(self, queue: Queue) -> list[KeyVersion]:
@@ -149,8 +149,8 @@ class RecordAudit:
     def _read_queued_records(self, queue: Queue) -> Iterator[dict[str, object]]:
         """Yield the records that only the queue has: a file that was chosen for some may be published already."""
         there = {(file.parent.name, file.name) for file in self.folder.glob("sync_tracking_datasets/1/*/*/*")}
-        kept = "select run_id, type, file, rows from settled"
-        for run_id, kind, number, rows in queue.store.fetch_rows(kept):
+        query = "select run_id, type, file, rows from settled"
+        for run_id, kind, number, rows in queue.store.fetch_rows(query):
             if (run_id, f"{kind}.{number}.parquet") not in there:
                 for row in parse_settled_rows(rows):
                     yield {

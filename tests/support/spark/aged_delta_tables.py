@@ -37,10 +37,10 @@ def age_table(session: SparkSession, table: str, *, days: float, with_checkpoint
 
 
 def _age_commit(commit: Path, days: float) -> None:
-    seen = commit.stat().st_mtime
+    modified_at = commit.stat().st_mtime
     lines = [_shift_timestamps(orjson.loads(line), days) for line in commit.read_bytes().splitlines() if line]
     commit.write_bytes(b"\n".join(map(orjson.dumps, lines)) + b"\n")
-    os.utime(commit, (seen, seen))
+    os.utime(commit, (modified_at, modified_at))
 
 
 def _shift_timestamps(action: dict[str, Any], days: float) -> dict[str, Any]:

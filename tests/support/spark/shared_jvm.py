@@ -36,19 +36,19 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         return
     door = folder / "jvm.json"
     with _lock_file(folder / "jvm.lock", fcntl.LOCK_EX):
-        known = _JvmAddress(*orjson.loads(door.read_bytes())) if door.exists() else None
+        address = _JvmAddress(*orjson.loads(door.read_bytes())) if door.exists() else None
         guest = _lock_file(folder / "guests.lock", fcntl.LOCK_SH)
         warehouse = Warehouse(settings)
-        if known:
+        if address:
             guest.__enter__()
-            warehouse._session = _connect_session(known)
+            warehouse._session = _connect_session(address)
         else:
             _ = warehouse.session
             assert warehouse._jvm is not None
             # a test that interrupts its own process must not end the JVM of all tests
             warehouse._interruption_hooks.close()
             door.write_bytes(orjson.dumps([warehouse._jvm.port, warehouse._jvm.secret]))
-    if known:
+    if address:
         yield warehouse
         guest.__exit__(None, None, None)
         return

@@ -117,8 +117,8 @@ class SparkProject:
         reader = self.session.read.format("delta").option("readChangeFeed", "true")
         rows = reader.option("startingVersion", after + 1).load(self.table_path(name))
         shown = [column for column in rows.columns if column not in (*HIDDEN_COLUMNS, "_change_type")]
-        told = ((row["_change_type"], tuple(row[name] for name in shown)) for row in rows.collect())
-        return sorted(told, key=str)
+        changes = ((row["_change_type"], tuple(row[name] for name in shown)) for row in rows.collect())
+        return sorted(changes, key=str)
 
     def rowids_by_value(self, name: str, column: str) -> dict[object, int]:
         rows = self.session.read.format("delta").load(self.table_path(name)).collect()

@@ -62,9 +62,9 @@ def running_standalone_cluster(settings: Settings, log: Path) -> Iterator[str]:
 
 
 def find_free_port() -> int:
-    with socket.socket() as found:
-        found.bind((LOOPBACK, 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager

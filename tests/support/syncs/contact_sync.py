@@ -95,7 +95,7 @@ class ContactSync:
     def write(self, **emails: str | None) -> None:
         """Write one version: c1="a@b" gives contact C-1 that address, None deletes the contact."""
         self.version += 1
-        changes = [each for name, email in emails.items() for each in self._changes(int(name[1:]), email)]
+        changes = [change for name, email in emails.items() for change in self._changes(int(name[1:]), email)]
         segment = FeedSegment(self.version - 1, self.version, [FeedPage(LAYOUT, changes)])
         with open_queue(self.queue, shape=UnitKind.ROW) as queue:
             enqueue_segment(queue, segment, now=self.now)
@@ -124,7 +124,7 @@ class ContactSync:
         context = PushContext(sync_id="sync.contacts", kind="merge", key_columns=("customer_id",), arguments=())
         secrets = {"API_KEY": DEMO_KEY}
         course = DeliverySettings.from_config(source.config, run_id="run", journal=self.queue.with_suffix(".journal"))
-        given: dict[str, Any] = {
+        hooks: dict[str, Any] = {
             "clock": lambda: self.now,
             "on_settled": self._record_settled,
             "sleep": self._sleep,
@@ -133,7 +133,7 @@ class ContactSync:
         pusher = open_starlark_sink(library, context, secrets=secrets.get, rates=self.state / "rates.sqlite")
         with open_queue(self.queue, shape=UnitKind.ROW) as queue, pusher as push_rows:
             mark_due_pending(queue, self.now)
-            return deliver(queue, push_rows, course, DeliveryHooks(**given), only_polls=only_polls)
+            return deliver(queue, push_rows, course, DeliveryHooks(**hooks), only_polls=only_polls)
 
     def run_later(self, seconds: float) -> DeliveryResult:
         """Move the clock forward, and deliver the rows that are due then."""

@@ -64,11 +64,11 @@ class KindFeedTable:
         """Let the query give these values for the key; write a version if the kind finds a change."""
         self.query_values[key] = values
         now = Counter((key, "p", value) for key, values in self.query_values.items() for value in values)
-        told = expected_kind_changes.APPLY_BY_KIND[self.kind_name](self.expected_table, now)
-        if not told:
+        changes = expected_kind_changes.APPLY_BY_KIND[self.kind_name](self.expected_table, now)
+        if not changes:
             return
         self.expected_table.version += 1
-        for change_type, *row in sorted(told, key=lambda line: CHANGE_TYPE_ORDER[ChangeType(line[0])]):
+        for change_type, *row in sorted(changes, key=lambda line: CHANGE_TYPE_ORDER[ChangeType(line[0])]):
             self._add_change(ChangeType(change_type), tuple(row))
         self.content_by_version.append(self.content_by_key())
 
@@ -83,7 +83,9 @@ class KindFeedTable:
 
     def change_column_type(self, name: str, new_type: str) -> None:
         """Give a column of the table another type from now on."""
-        self.columns = tuple(each._replace(type=new_type) if each.name == name else each for each in self.columns)
+        self.columns = tuple(
+            column._replace(type=new_type) if column.name == name else column for column in self.columns
+        )
 
     def rename_keys(self, **names: str) -> None:
         """Rename the delivery keys, as another key of the model does."""
@@ -108,10 +110,10 @@ class KindFeedTable:
 
     def content_by_key(self) -> dict[str, list[int]]:
         """Return the values of each key."""
-        found = collections.defaultdict(list)
+        values_by_key = collections.defaultdict(list)
         for row in self.expected_table.rows.elements():
-            found[row[0]].append(row[KEY_PARTS])
-        return {key: sorted(values) for key, values in found.items()}
+            values_by_key[row[0]].append(row[KEY_PARTS])
+        return {key: sorted(values) for key, values in values_by_key.items()}
 
     def content_by_rowid(self) -> dict[str, list[object]]:
         """Return each row by its rowid."""
@@ -119,8 +121,8 @@ class KindFeedTable:
 
     def find_change_version(self, rowid: int, change_type: ChangeType) -> int | None:
         """Return the version of the row's change of that type, or None."""
-        found = (change.version for change in self.feed if change[1:3] == (rowid, change_type))
-        return next(found, None)
+        versions = (change.version for change in self.feed if change[1:3] == (rowid, change_type))
+        return next(versions, None)
 
     def source(self) -> SourceState:
         return SourceState(

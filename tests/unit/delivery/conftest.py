@@ -54,10 +54,10 @@ def _handler(api: LoopbackApi) -> type[http.server.BaseHTTPRequestHandler]:
         def answer_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
             headers = {name.lower(): value for name, value in self.headers.items()}
-            seen = LoopbackRequest(self.command, self.path, headers, body)
-            api.requests.append(seen)
+            request = LoopbackRequest(self.command, self.path, headers, body)
+            api.requests.append(request)
             with contextlib.suppress(ConnectionError):  # the client has closed the connection
-                api.reply_function(self, seen)
+                api.reply_function(self, request)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer_any  # noqa: N815
 

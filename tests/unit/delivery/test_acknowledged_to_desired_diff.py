@@ -75,11 +75,11 @@ def test_the_rows_to_send_lead_from_the_base_of_a_row_to_its_target(standing, ex
 )
 def test_a_changed_group_is_sent_as_a_whole(standing, expected):
     """An API that takes whole invoices needs all rows of one. It needs nothing when only rowids changed."""
-    sent = find_rows_to_send(standing, UnitKind.GROUP, LAYOUTS)
+    rows = find_rows_to_send(standing, UnitKind.GROUP, LAYOUTS)
     if expected is None:
-        assert [DELETE, INSERT, INSERT] == [change for change, _ in sent]
+        assert [DELETE, INSERT, INSERT] == [change for change, _ in rows]
     else:
-        assert [SentRow(*pair) for pair in expected] == sent
+        assert [SentRow(*pair) for pair in expected] == rows
 
 
 def test_an_added_column_that_is_null_is_no_change():
@@ -107,9 +107,9 @@ def test_a_group_is_equal_in_any_order_and_with_added_columns_that_are_null(name
 
 
 def settled(standing: KeyState, shape: UnitKind, *fates: SendResult) -> KeyState:
-    sent = find_rows_to_send(standing, shape, LAYOUTS)
-    keys = [sent_row.result_key for sent_row in sent]
-    return state_after(standing, sent, dict(zip(keys, fates, strict=True)), shape)
+    rows = find_rows_to_send(standing, shape, LAYOUTS)
+    keys = [sent_row.result_key for sent_row in rows]
+    return state_after(standing, rows, dict(zip(keys, fates, strict=True)), shape)
 
 
 @pytest.mark.parametrize(

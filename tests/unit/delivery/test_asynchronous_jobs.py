@@ -50,15 +50,15 @@ def test_a_run_waits_two_minutes_and_leaves_the_job_to_a_later_run(sync, api):
     sync.write(**build_emails(count=10))
     sync.run()
     assert (1, 4, 120.0) == (submitted(api), polled(api), sum(sync.sleep_seconds))
-    standing = sync.read_queue_status()
+    status = sync.read_queue_status()
     assert (0, 1, 10, 10, False) == (
-        standing.pending_units,
-        standing.open_jobs,
-        standing.units_in_jobs,
-        standing.depth,
-        standing.can_send,
+        status.pending_units,
+        status.open_jobs,
+        status.units_in_jobs,
+        status.depth,
+        status.can_send,
     )
-    sync.now = standing.next_due_at
+    sync.now = status.next_due_at
     assert sync.read_queue_status().can_send
     sync.run()
     assert (1, 8, 0) == (submitted(api), polled(api), sync.read_queue_status().depth)
@@ -141,7 +141,7 @@ def test_poll_may_return_its_result_in_two_forms(sync, api, poll, settled):
     sync.functions = f"{JOB_PUSH}\ndef poll(job_ref):\n    {poll}\n"
     sync.write(c1="1@example.com", c2="2@example.com")
     sync.run()
-    ended = sum(each.counts[end].total() for each in sync.settled_batches for end in ("succeeded", "rejected"))
+    ended = sum(batch.counts[end].total() for batch in sync.settled_batches for end in ("succeeded", "rejected"))
     assert (settled, settled == 0) == (ended, sync.read_queue_status().open_jobs == 1)
 
 
@@ -203,10 +203,10 @@ def test_answered_polls_do_not_hide_an_outage_of_submissions(sync, api):
 def test_a_run_that_may_not_continue_polls_no_job(sync, api):
     """The user who pauses a sync wants its run to end."""
     leave_open(sync)
-    asked = polled(api)
+    polls = polled(api)
     sync.now += 600
     sync.run(may_continue=lambda: False)
-    assert (asked, 1) == (polled(api), sync.read_queue_status().open_jobs)
+    assert (polls, 1) == (polled(api), sync.read_queue_status().open_jobs)
 
 
 def test_a_run_that_only_polls_submits_nothing(sync, api):
@@ -228,11 +228,11 @@ def test_the_rows_of_jobs_without_poll_are_sent_again(sync, api):
     sync.write(c3="new@example.com")
     sync.push["batch_mode"], sync.functions = "atomic", ATOMIC_PUSH
     sync.run_later(60)
-    (told,) = sync.settled_batches[-2].errors
-    assert told.startswith("the push function no longer has a poll()")
+    (message,) = sync.settled_batches[-2].errors
+    assert message.startswith("the push function no longer has a poll()")
     assert "new@example.com" == sync.delivered_emails()["C-3"]  # the newer change doesn't wait
-    standing = sync.read_queue_status()
-    assert (0, 9) == (standing.open_jobs, standing.waiting_units)
+    status = sync.read_queue_status()
+    assert (0, 9) == (status.open_jobs, status.waiting_units)
     assert [(9,)] == sync.query_queue("select count(maybe_sent) from unit")  # it is unknown which rows the API has
     sync.run_later(3600)
     assert (10, "new@example.com", 0) == (
@@ -279,8 +279,8 @@ def test_poll_gets_the_job_reference_exactly_as_push_returned_it(sync, api):
     ).replace("    answer =", f'    if job_ref["in"] != {account}:\n        fail("no such job")\n    answer =')
     leave_open(sync)
     sync.save_snapshot()
-    kept = "".join(unit.job_ref or "" for unit in sync.snapshot.units)
-    assert ("J-1" in kept, DEMO_KEY in kept) == (True, False)
+    references = "".join(unit.job_ref or "" for unit in sync.snapshot.units)
+    assert ("J-1" in references, DEMO_KEY in references) == (True, False)
     api.delay_jobs(0)
     sync.run_later(60)
     assert (1, 10, 0) == (submitted(api), len(sync.delivered_emails()), sync.read_queue_status().depth)
@@ -311,8 +311,8 @@ def test_a_lost_queue_continues_with_the_job_in_its_snapshot(sync, api):
     sync.save_snapshot()
     shutil.rmtree(sync.queue.parent)
     sync.restore_snapshot()
-    standing = sync.read_queue_status()
-    assert (15, 1, 10) == (standing.pending_units, standing.open_jobs, standing.units_in_jobs)
+    status = sync.read_queue_status()
+    assert (15, 1, 10) == (status.pending_units, status.open_jobs, status.units_in_jobs)
     api.delay_jobs(0)
     sync.run_later(60)
     assert (3, 25, "new@example.com") == (submitted(api), len(sync.delivered_emails()), sync.delivered_emails()["C-3"])

@@ -90,9 +90,9 @@ def send(queue: Queue, api: ScriptedApi, *, threads: int, size: int = 1, **optio
         journal_path=queue.store.path.with_suffix(".journal"),
         push=PushSettings(batch_size=size, max_attempts=3, max_concurrent=threads),
     )
-    given = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
-    mark_due_pending(queue, given["clock"]())
-    return deliver(queue, api, course, DeliveryHooks(**given))
+    hooks = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
+    mark_due_pending(queue, hooks["clock"]())
+    return deliver(queue, api, course, DeliveryHooks(**hooks))
 
 
 def test_as_many_batches_as_allowed_are_in_flight_at_once(queue):
@@ -126,7 +126,7 @@ def test_one_thread_sends_batches_in_order_and_one_at_a_time(queue):
 def test_journals_are_reused_and_their_files_are_deleted(queue, path):
     """Ten thousand batches must not make ten thousand files, and responses contain personal data."""
     files: set[str] = set()
-    api = ScriptedApi(on_batch=lambda keys: files.update(each.name for each in path.parent.glob("*.journal*")))
+    api = ScriptedApi(on_batch=lambda keys: files.update(file.name for file in path.parent.glob("*.journal*")))
     fill(queue, "abcdefghijklmnopqrstuvwxyz")
     send(queue, api, threads=3)
     assert 3 <= len(files) <= 3 + MAX_BATCHES_AHEAD
@@ -317,9 +317,9 @@ def test_batches_that_ended_before_a_crashed_push_are_settled(queue):
 def test_batches_claimed_ahead_of_a_kill_are_sent_normally(queue):
     """Push never saw them, so they don't count as crashed and needn't be sent row by row."""
     fill(queue, "abcd")
-    seen, *_ = [claim_batch(queue, size=1, number=number) for number in (1, 2, 3, 4)]
-    journal = ResponseJournal.open(queue.store.path.with_suffix(".journal"), seen.batch_key)
-    journal.begin_batch(seen.batch_key, seen.id)
+    first_batch, *_ = [claim_batch(queue, size=1, number=number) for number in (1, 2, 3, 4)]
+    journal = ResponseJournal.open(queue.store.path.with_suffix(".journal"), first_batch.batch_key)
+    journal.begin_batch(first_batch.batch_key, first_batch.id)
     journal.close()
     api = ScriptedApi()
     crashes: list[int] = []

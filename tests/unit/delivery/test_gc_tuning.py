@@ -18,8 +18,8 @@ def default_gc_threshold() -> Iterator[tuple[int, int, int]]:
 def collections_of(objects: int) -> int:
     """Return how often the collector runs while this many objects are created."""
     before = gc.get_stats()[0]["collections"]
-    held = [[number] for number in range(objects)]
-    assert len(held) == objects
+    lists = [[number] for number in range(objects)]
+    assert len(lists) == objects
     return gc.get_stats()[0]["collections"] - before
 
 

@@ -144,9 +144,9 @@ def test_a_file_cut_at_any_byte_has_the_answers_of_its_complete_lines(path: Path
 
 def test_a_damaged_line_and_the_lines_after_it_are_ignored(path: Path) -> None:
     """A line with a changed bit isn't used, and neither are the lines after it."""
-    written = [HttpResponse(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
+    responses = [HttpResponse(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
     with journal_of(path) as journal:
-        for answered in written:
+        for answered in responses:
             journal.record_response(journal.next_call_key("a"), answered)
     content = path.read_bytes()
 
@@ -156,9 +156,9 @@ def test_a_damaged_line_and_the_lines_after_it_are_ignored(path: Path) -> None:
             changed[place] ^= 1 << bit
             path.write_bytes(changed)
             with journal_of(path) as journal:
-                read = [journal.find_response(journal.next_call_key("a")) for _ in written]
+                read = [journal.find_response(journal.next_call_key("a")) for _ in responses]
             whole = max(content[:place].count(b"\n") - 1, 0)
-            assert [*written[:whole], *[None] * (3 - whole)] == read
+            assert [*responses[:whole], *[None] * (3 - whole)] == read
 
 
 def test_a_settled_answer_is_not_used_again(path: Path) -> None:

@@ -96,9 +96,9 @@ def test_a_clock_that_was_ahead_is_reported_once(harness, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         harness.run()
         harness.run()
-    (told,) = [record.getMessage() for record in caplog.records if SENTENCE in record.getMessage()]
-    assert told.startswith("sync.contacts: its queue has times up to 2037-01-1")
-    assert told.endswith("All waiting rows count as due now. If the clock is wrong, correct it")
+    (message,) = [record.getMessage() for record in caplog.records if SENTENCE in record.getMessage()]
+    assert message.startswith("sync.contacts: its queue has times up to 2037-01-1")
+    assert message.endswith("All waiting rows count as due now. If the clock is wrong, correct it")
 
 
 def test_dead_letters_have_the_right_age_again(harness) -> None:

@@ -35,10 +35,10 @@ def test_a_table_that_another_run_has_read_meanwhile_was_not_restored(
     ports, others = desk.build_ports(), [[2]]
 
     def source() -> SourceState | None:
-        seen = desk.table.source()
+        state = desk.table.source()
         while others:
             desk.deliver_values(a=others.pop())
-        return seen
+        return state
 
     goes_on(desk, dataclasses.replace(ports, read_source=source))
     with desk.sync.open_queue() as queue:

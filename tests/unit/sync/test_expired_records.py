@@ -60,10 +60,10 @@ def test_runs_past_their_retention_are_removed_with_their_snapshots(harness, tra
         for folder in folders
         for name in tracking_location.list_files(folder)
     )
-    done = prune(harness)
+    result = prune(harness)
     assert runs[4:] == harness.tracking.list_runs(SYNC) == harness.tracking.list_snapshot_runs(SYNC)
-    assert (4, True) == (done.counts["runs"], done.counts["bytes"] >= size)
-    assert "records of 4 runs older than 14 days were removed" in done.message
+    assert (4, True) == (result.counts["runs"], result.counts["bytes"] >= size)
+    assert "records of 4 runs older than 14 days were removed" in result.message
     assert 0 == prune(harness).counts["runs"]
 
 
@@ -91,13 +91,13 @@ def test_files_that_killed_processes_left_half_written_are_removed(harness, trac
     folders = [f"sync_tracking_datasets/1/{SYNC}/{run_id}" for run_id in (runs[0], runs[4])]
     for folder in (*folders, f"queue_snapshots/1/{SYNC}"):
         tracking_location.write_file(f"{folder}/{make_temporary_name('records_updated.0.parquet')}", b"PAR1")
-    done = prune(harness)
+    result = prune(harness)
     assert runs[4:] == harness.tracking.list_runs(SYNC)
     if tracking_location.address.startswith("s3:"):
         return  # where files are sent whole there are no parts, and pruning doesn't look for them
     assert [] == [name for name in tracking_location.list_files() if name.endswith(".part")]
-    assert (4, 2) == (done.counts["runs"], done.counts["parts"])
-    assert "; removed 2 files that killed processes left incomplete, " in done.message
+    assert (4, 2) == (result.counts["runs"], result.counts["parts"])
+    assert "; removed 2 files that killed processes left incomplete, " in result.message
 
 
 def test_half_written_files_are_removed_even_if_records_are_kept_forever(harness, tracking_location):
@@ -187,8 +187,8 @@ def test_the_delivered_keys_grow_with_the_keys_and_not_with_the_runs(harness):
     a_life(harness)
     runs = harness.tracking.list_runs(SYNC)
     store_delivered_keys(harness.sync, harness.tracking, last_run=runs[3])
-    kept = harness.tracking.read_delivered_since(SYNC, None, upto=runs[3], with_payload=True)
-    names = [(end.identifier, orjson.loads(end.payload)["name"]) for end in kept]
+    ends = harness.tracking.read_delivered_since(SYNC, None, upto=runs[3], with_payload=True)
+    names = [(end.identifier, orjson.loads(end.payload)["name"]) for end in ends]
     assert [("1", "Ava"), ("2", "Ben")] == sorted(names)
 
 
@@ -217,8 +217,8 @@ def test_a_running_sync_is_skipped_until_the_next_time(harness):
     """The run may be reading the records."""
     a_life(harness)
     with harness.sync.open_queue():
-        done = prune(harness)
-    assert (0, True) == (done.counts["runs"], SYNC in done.message)
+        result = prune(harness)
+    assert (0, True) == (result.counts["runs"], SYNC in result.message)
 
 
 def test_a_sync_that_the_project_no_longer_has_is_pruned_too(harness):

@@ -20,7 +20,7 @@ class FinalizeCrash(BaseException):
 
 
 def undelivered(harness, summary):
-    return next(each for each in run_sync_checks(summary, harness.sync.limits) if each.name == "undelivered")
+    return next(check for check in run_sync_checks(summary, harness.sync.limits) if check.name == "undelivered")
 
 
 def test_finalize_is_called_at_the_end_of_a_run_that_sent_something(harness):

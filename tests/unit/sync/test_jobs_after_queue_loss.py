@@ -31,10 +31,10 @@ class JobApi(InMemoryKindApi):
     def poll(self, parcel: PushBatch, reference: str) -> PushResult:
         keys = [unit.key for unit in parcel.units]
         self.polled_keys.append(keys)
-        said = {result: self.says(unit.key) for unit in parcel.units for result in unit.result_keys}
-        if OPEN in said.values():
+        statuses = {result: self.says(unit.key) for unit in parcel.units for result in unit.result_keys}
+        if OPEN in statuses.values():
             return PushResult({}, calls=1, is_open=True)
-        return PushResult({result: RowOutcome.parse_status(told) for result, told in said.items()}, calls=1)
+        return PushResult({result: RowOutcome.parse_status(status) for result, status in statuses.items()}, calls=1)
 
 
 class LostJobHarness(KindSyncHarness):
@@ -100,8 +100,8 @@ def test_only_the_rows_without_an_outcome_are_polled(tmp_path: Path) -> None:
     desk = LostJobHarness(tmp_path, "merge")
     desk.begin_job(a=[1], b=[5], c=[7], d=[9])
     desk.wait(c=[8])
-    said = {"a": "ok", "b": "reject: no", "c": "ok", "d": "error: later"}
-    end_and_die(desk, lambda key: said[key])
+    statuses = {"a": "ok", "b": "reject: no", "c": "ok", "d": "error: later"}
+    end_and_die(desk, lambda key: statuses[key])
     summary = desk.run()
     assert [["d"]] == desk.api.polled_keys
     assert [("update_preimage", 7), ("update_postimage", 8)] == change_values(desk.api.pop_received())

@@ -55,8 +55,8 @@ def test_a_change_is_sent_and_recorded_as_the_kind_requires(state: Path, kind: s
     desk.deliver_values(a=[1], b=[5])
     before = desk.delivered_records()
     desk.write(a=[2])
-    told = [f"{change} {value}" for change, _, value, _ in desk.run_and_pop_received()]
-    assert CHANGED[kind] == told
+    changes = [f"{change} {value}" for change, _, value, _ in desk.run_and_pop_received()]
+    assert CHANGED[kind] == changes
     new = desk.delivered_records()
     for record in before:
         new.remove(record)
@@ -89,10 +89,10 @@ def test_a_lost_queue_sends_the_rows_that_were_left_and_none_again(state: Path, 
     shutil.copytree(desk.state / "queue", whole.state / "queue")
     shutil.copytree(desk.state / "tracking", whole.state / "tracking")
     desk.lose_queue()
-    for each in (desk, whole):
-        each.table = desk.table
-        each.api.choose_status = lambda row: "ok"
-        each.api.pop_received()
+    for harness in (desk, whole):
+        harness.table = desk.table
+        harness.api.choose_status = lambda row: "ok"
+        harness.api.pop_received()
     whole.now = desk.now
     expected = whole.run_and_pop_received()
     assert expected
@@ -348,10 +348,10 @@ def test_resync_with_deletes_removes_rows_that_were_sent_and_are_gone(state: Pat
     desk.write(a=[1], b=[5])
     desk.run()
     desk.deliver_values(b=[6])
-    kept = {key: values for key, values in desk.table.query_values.items() if key != "b"}
+    remaining_rows = {key: values for key, values in desk.table.query_values.items() if key != "b"}
     version = desk.table.version
     desk.make_table()
-    desk.write(**kept)
+    desk.write(**remaining_rows)
     desk.table.expected_table.version = version
     # without the option, nothing is deleted
     desk.resync()
@@ -458,8 +458,8 @@ def test_a_forgotten_sync_requires_a_resync_which_uses_its_records(state: Path) 
     (desk.state / "queue" / "sync.things.journal-1").write_text("x")
     forget_sync(desk.sync, desk.tracking)
     assert [desk.sync.queue_file] == list((desk.state / "queue").iterdir())
-    left = read_status_of_file(desk.sync.queue_file, now=0)
-    assert left == QueueStatus(table_id=None, base_url=None, watermark=-1, invalid_watermark=-1, is_forgotten=True)
+    status = read_status_of_file(desk.sync.queue_file, now=0)
+    assert status == QueueStatus(table_id=None, base_url=None, watermark=-1, invalid_watermark=-1, is_forgotten=True)
     with pytest.raises(ResyncNeededError, match="ondatra resync"):
         desk.run()
     desk.write(b=[5])

@@ -185,10 +185,10 @@ def test_jobs_of_a_split_batch_stay_separate_when_the_queue_is_lost(tmp_path: Pa
         assert batch
         for part, reference in zip(split_batch(queue, batch), ('"J-1"', '"J-2"'), strict=True):
             store_job(queue, part, Job(reference, desk.now, desk.now + 1_000_000))
-        left = make_snapshot(
+        snapshot = make_snapshot(
             queue, sync_id=desk.sync.id, run_id="29990101T000000Z-abcdef", written_at=desk.build_ports().now()
         )
-        desk.tracking.write_snapshot(left)
+        desk.tracking.write_snapshot(snapshot)
     desk.lose_queue()
     desk.run()
     with desk.sync.open_queue() as queue:
@@ -362,17 +362,17 @@ def test_a_run_whose_queue_folder_is_deleted_meanwhile_blocks_other_runs(tmp_pat
     desk, other = KindSyncHarness(tmp_path, "merge"), KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1], b=[5])
     other.table = desk.table
-    told = []
+    messages = []
 
     def answer(row):
         if row[2] == 1:
             (desk.state / "queue").rename(desk.state / "deleted")
-            told.append(other.run().message)
+            messages.append(other.run().message)
         return "ok"
 
     desk.api = InMemoryKindApi(answer)
     assert [("insert", 1), ("insert", 5)] == change_values(desk.run_and_pop_received())
-    assert "sync.things is held by process" in told[0]
+    assert "sync.things is held by process" in messages[0]
     desk.write(b=[6])
     assert [("update_preimage", 5), ("update_postimage", 6)] == change_values(desk.run_and_pop_received())
     assert [] == other.api.pop_received()
@@ -483,8 +483,8 @@ def test_deletes_that_were_rejected_in_the_newest_run_stay_dead_letters(tmp_path
         kill_twice(desk)
     desk.lose_queue()
     desk.api = InMemoryKindApi()
-    dead, sent = desk.run().queue.dead_units, desk.api.pop_received()
-    assert (3, set()) == (dead, {row for row in sent if row[0] == "delete"})
+    dead, rows = desk.run().queue.dead_units, desk.api.pop_received()
+    assert (3, set()) == (dead, {row for row in rows if row[0] == "delete"})
 
 
 # what the API has of a key; what is in flight when the process ends; what changes meanwhile, and back again

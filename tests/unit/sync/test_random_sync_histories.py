@@ -189,12 +189,12 @@ class QueueLossHistory(RandomSyncHistory):
             self.table.write(key, values)
 
     def _source(self) -> SourceState:
-        seen = self.feed.source()
+        state = self.feed.source()
         change, self.concurrent_change = self.concurrent_change, None
         if change:
             self.table.write(*change)
             self.run()
-        return seen
+        return state
 
     def _clock(self) -> float:
         self.harness.now += self.clock_random.choice([0, 0, 0, 0, 100])
@@ -331,9 +331,9 @@ class MovingStateHistory(QueueLossHistory):
         if self.concurrent_change and self.rng.random() < 0.5:
             here = self.harness.state
             self._use_state_folder(self._parse_other_field())
-            seen = super()._source()
+            state = super()._source()
             self._use_state_folder(here)
-            return seen
+            return state
         return super()._source()
 
 

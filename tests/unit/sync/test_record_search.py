@@ -213,9 +213,9 @@ class ConcurrentlyWrittenStore(RecordStore):
         self._draw_fault = happens or self._anything
 
     def list_runs(self, sync_id: str) -> tuple[str, ...]:
-        found = super().list_runs(sync_id)
+        runs = super().list_runs(sync_id)
         self._draw_fault()
-        return found
+        return runs
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]:
         self._draw_fault()
@@ -279,11 +279,15 @@ def test_no_outcome_is_missed_or_shown_twice_while_runs_are_in_progress(harness)
                 life.step()
                 search = RecordQuery(stage=life.rng.choice((None, RecordStage.REJECTED, RecordStage.INVALID)))
                 before = len(life.recorded_ends)
-                found = list(iterate_records(find_records(own.sync, store, search)))
-                answer = sorted((record.run_id, record.status, record.identifier) for record in found)
+                records = list(iterate_records(find_records(own.sync, store, search)))
+                answer = sorted((record.run_id, record.status, record.identifier) for record in records)
                 moments = range(before, len(life.recorded_ends) + 1)
                 assert answer in [
-                    sorted(each for each in life.recorded_ends[:moment] if search.matches(each[2], each[1], "", None))
+                    sorted(
+                        record_end
+                        for record_end in life.recorded_ends[:moment]
+                        if search.matches(record_end[2], record_end[1], "", None)
+                    )
                     for moment in moments
                 ], f"seed {seed}"
 
@@ -298,10 +302,10 @@ def test_results_are_counted_while_a_run_is_in_progress(harness, run_progress: R
             RecordQuery(stage=RecordStage.REJECTED),
             RecordQuery(run_id=None, change_type="insert"),
         ):
-            found = list(iterate_records(find_records(harness.sync, harness.tracking, search)))
-            assert len(found) == count_records(harness.sync, harness.tracking, search)
+            records = list(iterate_records(find_records(harness.sync, harness.tracking, search)))
+            assert len(records) == count_records(harness.sync, harness.tracking, search)
             limited = dataclasses.replace(search, limit=1, offset=1)
-            assert len(found) == count_records(harness.sync, harness.tracking, limited)
+            assert len(records) == count_records(harness.sync, harness.tracking, limited)
 
 
 def test_a_search_does_not_block_a_run(harness) -> None:

@@ -124,5 +124,5 @@ def test_a_resync_knows_since_when_it_sends_to_this_api_despite_an_older_queue(
     desk.make_table("another")
     desk.write(a=[2], b=[6])
     desk.resync()
-    sent = sorted(change_values(desk.run_and_pop_received()))
-    assert [("insert", 6), ("update_postimage", 2), ("update_preimage", 2)] == sent
+    changes = sorted(change_values(desk.run_and_pop_received()))
+    assert [("insert", 6), ("update_postimage", 2), ("update_preimage", 2)] == changes

@@ -27,11 +27,11 @@ class RunLogCrash(BaseException):
 
 def after(answers: int, then: Callable[[], None]) -> Callable[[Mapping[str, object]], RowOutcome]:
     """Return an API that accepts this many rows before something happens."""
-    taken: list[object] = []
+    rows: list[object] = []
 
     def answer(row: Mapping[str, object]) -> RowOutcome:
-        taken.append(row)
-        if len(taken) > answers:
+        rows.append(row)
+        if len(rows) > answers:
             then()
         return OK
 
@@ -70,8 +70,10 @@ def test_a_crashed_run_has_its_counts_up_to_the_crash(harness) -> None:
     """Calls had failed, and two rows weren't sent. Zeros would say that all had gone well until the crash."""
     harness.batch_size = 2
     harness.contacts.write(**{f"a{number}": "Ada" for number in range(1, 7)})
-    taken = after(4, killed)
-    harness.api.choose_outcome = lambda row: RowOutcome.parse_status("error: later") if row["id"] == 2 else taken(row)
+    choose_outcome = after(4, killed)
+    harness.api.choose_outcome = lambda row: (
+        RowOutcome.parse_status("error: later") if row["id"] == 2 else choose_outcome(row)
+    )
     with pytest.raises(RunLogCrash):
         harness.run()
     harness.api.choose_outcome = lambda row: OK

@@ -23,8 +23,8 @@ def test_a_rejection_of_a_whole_unit_is_one_reason(tmp_path: Path, kind: str, ba
     assert ("the invoice is closed", units) == (reason.message, reason.unit_count)
     assert [("the invoice is closed", units)] == [each[:2] for each in list_dead_letter_reasons(desk.sync, limit=20)]
     (verdict,) = [each for each in run_sync_checks(summary, desk.sync.limits) if each.name == "rejects"]
-    told = [(line["reason"], line["units"]) for line in verdict.samples]
-    assert [("the invoice is closed", units)] == told
+    reasons = [(line["reason"], line["units"]) for line in verdict.samples]
+    assert [("the invoice is closed", units)] == reasons
 
 
 def test_rows_that_are_retried_have_reasons_too(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) ->
     assert expected == summary.reject_reasons
     assert expected == list_dead_letter_reasons(desk.sync, limit=20)
     assert expected[:1] == list_dead_letter_reasons(desk.sync, limit=1)
-    told = [reason.describe_units("row") for reason in expected]
-    assert ["4 rows (b, c, d and others)", "2 rows (a, g)"] == told
+    descriptions = [reason.describe_units("row") for reason in expected]
+    assert ["4 rows (b, c, d and others)", "2 rows (a, g)"] == descriptions
 
 
 def test_a_sync_that_never_ran_has_no_dead_letters(tmp_path: Path) -> None:

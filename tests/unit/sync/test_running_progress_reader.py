@@ -12,20 +12,20 @@ from ondatra_dagster.sync.running_progress_reader import LiveProgress, read_live
 def test_a_run_is_counted_while_it_is_in_progress(harness) -> None:
     """Rows that have ended are counted wherever they are, and so are the keys that wait; each is counted once."""
     harness.batch_size = 2
-    seen: list[LiveProgress | None] = []
+    readings: list[LiveProgress | None] = []
 
     def answer(row: dict[str, object]) -> RowOutcome:
-        seen.append(read_live_progress(harness.sync, harness.tracking))
+        readings.append(read_live_progress(harness.sync, harness.tracking))
         return RowOutcome.parse_status("reject: no" if row["name"] == "Bad" else "ok")
 
     harness.api.choose_outcome = answer
     harness.contacts.write(**{f"k{number}": "Bad" if number % 7 else "Ada" for number in range(60)})
     summary = harness.run()
-    told = [each for each in seen if each]
-    assert (60, {summary.run_id}) == (len(told), {each.run_id for each in told})
-    assert sorted(told) == told
-    assert {60} == {each.record_count + each.pending_keys for each in told}
-    assert 0 == told[0].record_count < told[-1].record_count
+    progress = [reading for reading in readings if reading]
+    assert (60, {summary.run_id}) == (len(progress), {reading.run_id for reading in progress})
+    assert sorted(progress) == progress
+    assert {60} == {reading.record_count + reading.pending_keys for reading in progress}
+    assert 0 == progress[0].record_count < progress[-1].record_count
 
 
 def test_a_run_that_has_ended_has_no_progress(harness) -> None:

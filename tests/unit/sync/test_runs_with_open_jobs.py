@@ -82,7 +82,7 @@ class OpenJobHarness:
 
     def undelivered(self, summary: RunSummary) -> tuple[Severity, str]:
         verdicts = run_sync_checks(summary, self.sync.limits)
-        return next((each.severity, each.description) for each in verdicts if each.name == "undelivered")
+        return next((check.severity, check.description) for check in verdicts if check.name == "undelivered")
 
 
 @pytest.fixture

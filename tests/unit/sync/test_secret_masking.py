@@ -162,9 +162,9 @@ def test_no_secret_is_shown_in_a_job(
         summary = run_sync(sync, ports, RunOptions(trigger="test"))
         shown += [repr(summary), str(summary.to_json()), repr(ports.history.list_runs("sync.api"))]
 
-    told = "\n".join([captured_output(), *shown])
-    assert "***" in told
-    assert [] == find_secrets_in_text(told)
+    shown_text = "\n".join([captured_output(), *shown])
+    assert "***" in shown_text
+    assert [] == find_secrets_in_text(shown_text)
     # only the owner reads these files, and a job is found by exactly what the API answered
     assert not {name for name in find_secrets_in_folder(tmp_path) if not name.startswith(("tokens/", "queue/"))}
 

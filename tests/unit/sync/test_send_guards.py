@@ -59,15 +59,15 @@ class DeleteGuardHarness:
     def write(self, rows: Rows) -> None:
         """Write a version with just these rows: changed keys, or the whole table, are deleted and inserted."""
         self.version += 1
-        wanted = [(key, part) for key, parts in rows.items() for part in parts]
-        old = {rowid: row for rowid, row in self.rows.items() if self._replaces(row, wanted)}
-        kept = sorted(row for rowid, row in self.rows.items() if rowid not in old)
-        for row in kept:
-            wanted.remove(row)
+        new_rows = [(key, part) for key, parts in rows.items() for part in parts]
+        old = {rowid: row for rowid, row in self.rows.items() if self._replaces(row, new_rows)}
+        unchanged_rows = sorted(row for rowid, row in self.rows.items() if rowid not in old)
+        for row in unchanged_rows:
+            new_rows.remove(row)
         for rowid, row in old.items():
             self._add_change(rowid, row, ChangeType.DELETE)
             del self.rows[rowid]
-        for row in wanted:
+        for row in new_rows:
             self.rowids_by_value += 1
             self._add_change(self.rowids_by_value, row, ChangeType.INSERT)
             self.rows[self.rowids_by_value] = row
@@ -76,8 +76,8 @@ class DeleteGuardHarness:
         if self.kind == "table":
             return True
         same = 1 if self.kind == "partition" else 0
-        now = sorted(each for each in self.rows.values() if each[same] == row[same])
-        return now != sorted(each for each in wanted if each[same] == row[same])
+        now = sorted(other_row for other_row in self.rows.values() if other_row[same] == row[same])
+        return now != sorted(other_row for other_row in wanted if other_row[same] == row[same])
 
     def _add_change(self, rowid: int, row: tuple[str, str], change_type: ChangeType) -> None:
         self.feed.append(self._change(rowid, row, change_type, self.version))
@@ -389,8 +389,8 @@ def test_a_paused_sync_reports_deletes_over_the_limit(tmp_path: Path) -> None:
     """Users of a paused or dry sync want to know it before the rows are sent. Small changes add up until then."""
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.hold_reason = "it is paused"
-    for left, severity in ((9, Severity.PASS), (8, Severity.PASS), (7, Severity.ERROR)):
-        guarded.write(keys(left))
+    for key_count, severity in ((9, Severity.PASS), (8, Severity.PASS), (7, Severity.ERROR)):
+        guarded.write(keys(key_count))
         summary, guard = guarded.run()
         assert (severity, []) == (guard.severity, guarded.sent_change_types)
         assert summary.message.startswith("it is paused: ")

@@ -52,13 +52,13 @@ class SyncMachine:
     def run(self, *, is_new_state: bool = False, **ports: object) -> RunSummary:
         self.output.clear()
         self.harness.now += 1
-        given = dataclasses.replace(
+        run_ports = dataclasses.replace(
             self.harness.build_ports(),
             notify=self.output.append,
             sleep=self._sleep,
             **{"is_in_sync_log": bool, **ports},
         )
-        return run_sync(self.harness.sync, given, RunOptions(trigger="test", allows_new_state=is_new_state))
+        return run_sync(self.harness.sync, run_ports, RunOptions(trigger="test", allows_new_state=is_new_state))
 
     def _sleep(self, seconds: float) -> None:
         self.harness.now += seconds
@@ -90,8 +90,8 @@ def test_a_first_run_says_before_its_first_call_what_it_sends_and_where(
 
     one.harness.api.choose_outcome = answer
     one.run()
-    said = [f"{SYNC} runs for the first time: 2 inserts to send to https://api.example.com"]
-    assert [said, said] == said_before
+    messages = [f"{SYNC} runs for the first time: 2 inserts to send to https://api.example.com"]
+    assert [messages, messages] == said_before
 
 
 def test_a_new_state_folder_continues_from_the_snapshot_and_says_so(machines: tuple[SyncMachine, SyncMachine]) -> None:
@@ -102,9 +102,11 @@ def test_a_new_state_folder_continues_from_the_snapshot_and_says_so(machines: tu
     one.harness.api.pop_received()
     two.run()
     assert [("insert", 2, "Bob")] == two.harness.api.pop_received()
-    (said,) = two.output
-    assert f"{SYNC}: this state folder (id {two.id}) is new to this sync; it continues from the queue snapshot" in said
-    assert said.endswith(f"by the state folder with the id {one.id}")
+    (message,) = two.output
+    assert (
+        f"{SYNC}: this state folder (id {two.id}) is new to this sync; it continues from the queue snapshot" in message
+    )
+    assert message.endswith(f"by the state folder with the id {one.id}")
 
 
 def test_a_copied_state_folder_gets_a_new_id_and_says_so(machines: tuple[SyncMachine, SyncMachine]) -> None:
@@ -254,12 +256,12 @@ def test_a_run_stops_sending_once_another_state_folder_has_begun_a_run(
     one.harness.api.choose_outcome = answer
     with pytest.raises(OtherStateFolderError):
         one.run(record_store=tracking)
-    sent = len(one.harness.api.pop_received())
-    assert 2 <= sent < 6
-    assert 6 - sent == read_status_of_file(one.harness.sync.queue_file, now=one.harness.now).depth  # type: ignore[union-attr]
+    sent_count = len(one.harness.api.pop_received())
+    assert 2 <= sent_count < 6
+    assert 6 - sent_count == read_status_of_file(one.harness.sync.queue_file, now=one.harness.now).depth  # type: ignore[union-attr]
     two.harness.now = one.harness.now
     two.run()
-    assert 6 == sent + len(two.harness.api.pop_received())
+    assert 6 == sent_count + len(two.harness.api.pop_received())
     one.harness.contacts.write(a1="Ann")
     one.run()
     assert 1 == sum(change == "update_postimage" for change, _, _ in one.harness.api.pop_received())

@@ -16,7 +16,7 @@ ONE_OF_FOUR = {"a1": "x", "a2": "x", "a3": "x", "a4": "x"}
 
 
 def verdict(harness, summary, check: str, limits: SyncLimits | None = None) -> SyncCheckResult:
-    return {each.name: each for each in run_sync_checks(summary, limits or harness.sync.limits)}[check]
+    return {result.name: result for result in run_sync_checks(summary, limits or harness.sync.limits)}[check]
 
 
 def all_but_the_first(status: str):
@@ -36,13 +36,13 @@ def test_more_rejects_than_max_rejects_fail_the_run(harness, limit, *, is_over):
     """A few bad rows are normal, but many are a mistake upstream."""
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = all_but_the_first("reject: no")
-    told = verdict(harness, harness.run(), "rejects", SyncLimits(max_rejects=limit))
+    check = verdict(harness, harness.run(), "rejects", SyncLimits(max_rejects=limit))
     expected = (
         (Severity.ERROR, "1 of 4 rows rejected: over @max_rejects")
         if is_over
         else (Severity.WARN, "1 row rejected now; 1 dead letter: see `ondatra dead sync.contacts`")
     )
-    assert expected == (told.severity, told.description)
+    assert expected == (check.severity, check.description)
 
 
 def test_rows_that_were_never_tried_are_pending_and_not_to_be_retried(harness):
@@ -51,9 +51,9 @@ def test_rows_that_were_never_tried_are_pending_and_not_to_be_retried(harness):
     harness.api.choose_outcome = all_but_the_first("error: later")
     harness.run()
     harness.contacts.write(a2="x", a3="x")
-    held = dataclasses.replace(harness.build_ports(), find_hold_reason=lambda: "it is paused")
-    told = verdict(harness, run_sync(harness.sync, held, RunOptions(trigger="test")), "undelivered")
-    assert (Severity.WARN, "2 rows pending and 1 row to be retried") == (told.severity, told.description)
+    ports = dataclasses.replace(harness.build_ports(), find_hold_reason=lambda: "it is paused")
+    check = verdict(harness, run_sync(harness.sync, ports, RunOptions(trigger="test")), "undelivered")
+    assert (Severity.WARN, "2 rows pending and 1 row to be retried") == (check.severity, check.description)
 
 
 def test_a_row_that_waits_longer_than_max_lag_fails_the_run(harness):
@@ -61,12 +61,15 @@ def test_a_row_that_waits_longer_than_max_lag_fails_the_run(harness):
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = all_but_the_first("error: later")
     limits = SyncLimits(max_lag_seconds=2 * HOUR)
-    told = verdict(harness, harness.run(), "undelivered", limits)
-    assert (Severity.WARN, "1 row to be retried") == (told.severity, told.description)
+    check = verdict(harness, harness.run(), "undelivered", limits)
+    assert (Severity.WARN, "1 row to be retried") == (check.severity, check.description)
     harness.now += 2 * HOUR + 1
     harness.contacts.write(a5="x")
-    told = verdict(harness, harness.run(), "undelivered", limits)
-    assert (Severity.ERROR, "a row has waited for 2.0 hours, longer than @max_lag") == (told.severity, told.description)
+    check = verdict(harness, harness.run(), "undelivered", limits)
+    assert (Severity.ERROR, "a row has waited for 2.0 hours, longer than @max_lag") == (
+        check.severity,
+        check.description,
+    )
 
 
 def test_rows_that_failed_too_often_fail_the_run(harness):
@@ -74,11 +77,11 @@ def test_rows_that_failed_too_often_fail_the_run(harness):
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = all_but_the_first("error: later")
     for _ in range(3):
-        told = verdict(harness, harness.run(), "undelivered")
+        check = verdict(harness, harness.run(), "undelivered")
         harness.now += HOUR
     assert (Severity.ERROR, "1 row given up after too many attempts: see `ondatra dead sync.contacts`") == (
-        told.severity,
-        told.description,
+        check.severity,
+        check.description,
     )
     harness.contacts.write(a5="x")
     assert Severity.PASS == verdict(harness, harness.run(), "undelivered").severity
@@ -88,9 +91,9 @@ def test_a_run_that_delivered_nothing_fails(harness):
     """Each row may be retried, but something is wrong with all of them."""
     harness.contacts.write(**ONE_OF_FOUR)
     harness.api.choose_outcome = lambda row: RowOutcome.parse_status("error: later")
-    told = verdict(harness, harness.run(), "undelivered")
-    assert (Severity.ERROR, "nothing was delivered of 4 attempted rows") == (told.severity, told.description)
+    check = verdict(harness, harness.run(), "undelivered")
+    assert (Severity.ERROR, "nothing was delivered of 4 attempted rows") == (check.severity, check.description)
     harness.now += HOUR
     harness.api.is_api_down = True
-    told = verdict(harness, harness.run(), "undelivered")
-    assert (Severity.ERROR, "the API is down: the rows wait for a later run") == (told.severity, told.description)
+    check = verdict(harness, harness.run(), "undelivered")
+    assert (Severity.ERROR, "the API is down: the rows wait for a later run") == (check.severity, check.description)

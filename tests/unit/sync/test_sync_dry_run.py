@@ -59,16 +59,16 @@ def test_a_run_has_the_counts_of_the_dry_run_before_it(tmp_path: Path, kind: str
     desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
     for values in ({"a": [1], "b": [5]}, {"a": [2]}, {}):
         desk.write(**values)
-        told = desk.run_dry().summary.grid.to_json()["planned"]
-        assert told == desk.run().grid.to_json()["planned"]
+        planned = desk.run_dry().summary.grid.to_json()["planned"]
+        assert planned == desk.run().grid.to_json()["planned"]
 
 
 def test_a_dry_run_of_a_new_sync_creates_every_row_and_leaves_no_snapshot(tmp_path: Path) -> None:
     """With the snapshot of a first run, the sync would look as if its queue was lost."""
     desk = KindSyncHarness(tmp_path, "merge")
     desk.write(a=[1], b=[5])
-    told = desk.run_dry()
-    assert (RowChangeCounts(creates=2), 2, 0, 2) == numbers(told)
+    result = desk.run_dry()
+    assert (RowChangeCounts(creates=2), 2, 0, 2) == numbers(result)
     assert {} == kept(desk)
     assert 2 == len(desk.run_and_pop_received())
 
@@ -96,9 +96,9 @@ def test_the_sample_of_a_group_shows_how_many_rows_it_has(tmp_path: Path) -> Non
     desk = KindSyncHarness(tmp_path, "tracked")
     desk.deliver_values(a=[1, 2, 3])
     desk.write(a=[4])
-    told = desk.run_dry()
-    assert RowChangeCounts(updates=1) == told.expected_changes.change_counts
-    (sample,) = told.expected_changes.samples
+    result = desk.run_dry()
+    assert RowChangeCounts(updates=1) == result.expected_changes.change_counts
+    (sample,) = result.expected_changes.samples
     assert ("a", 3, 1) == (sample.key, sample.rows_before, sample.rows_after)
 
 
@@ -108,9 +108,9 @@ def test_waiting_rows_and_dead_letters_are_counted_separately(tmp_path: Path) ->
     desk.api.choose_status = lambda row: {"a": "error: later", "b": "reject: no"}.get(row[1], "ok")
     desk.deliver_values(a=[1], b=[2], c=[3])
     desk.now -= 10_000  # nothing is due
-    told = desk.run_dry()
-    assert (RowChangeCounts(), 0, 1, 1) == numbers(told)
-    assert (1, 1) == (told.counts["waiting"], told.counts["dead"])
+    result = desk.run_dry()
+    assert (RowChangeCounts(), 0, 1, 1) == numbers(result)
+    assert (1, 1) == (result.counts["waiting"], result.counts["dead"])
     desk.now += 10_000_000
     assert RowChangeCounts(creates=1) == desk.run_dry().expected_changes.change_counts
 
@@ -131,9 +131,9 @@ def test_the_guard_checks_a_dry_run_but_its_permission_is_not_kept(tmp_path: Pat
     desk.write(a=[], b=[])
     limits = desk.sync.limits
     assert Severity.PASS is check_deletes(desk.run_dry(allows_deletes=True).summary, limits).severity
-    told = desk.run_dry()
-    assert Severity.ERROR is check_deletes(told.summary, limits).severity
-    assert RowChangeCounts(deletes=2) == told.expected_changes.change_counts
+    result = desk.run_dry()
+    assert Severity.ERROR is check_deletes(result.summary, limits).severity
+    assert RowChangeCounts(deletes=2) == result.expected_changes.change_counts
 
 
 def test_a_dry_run_rebuilds_a_lost_queue_in_its_copy_only(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_a_dry_run_rebuilds_a_lost_queue_in_its_copy_only(tmp_path: Path) -> Non
     shutil.rmtree(desk.state / "queue")
     before = kept(desk)
     desk.write(a=[2])
-    told = desk.run_dry()
-    assert (RowChangeCounts(updates=1), 1, 2, 2) == numbers(told)
+    result = desk.run_dry()
+    assert (RowChangeCounts(updates=1), 1, 2, 2) == numbers(result)
     assert before == kept(desk)
 
 
@@ -153,11 +153,11 @@ def test_the_reason_why_a_run_would_be_refused_is_reported_and_stored(tmp_path: 
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.base_url = "https://elsewhere.example.com"
-    told = desk.run_dry()
-    assert "run `ondatra resync sync.things`" in told.refusal
+    result = desk.run_dry()
+    assert "run `ondatra resync sync.things`" in result.refusal
     history = RunHistory(desk.state / "history.sqlite")
     run, real = history.list_runs(SYNC_ID, with_dry=True)
-    assert (RunResult.DRY, (told.refusal,)) == (run.result, run.first_errors)
+    assert (RunResult.DRY, (result.refusal,)) == (run.result, run.first_errors)
     assert (real,) == history.list_runs(SYNC_ID)
 
 
@@ -189,9 +189,9 @@ def test_numbers_of_rows_that_were_not_counted_are_unknown(tmp_path: Path) -> No
     desk = KindSyncHarness(tmp_path, "merge")
     desk.deliver_values(a=[1])
     desk.write(b=[2])
-    told = desk.run_dry(is_counted=False)
+    result = desk.run_dry(is_counted=False)
     assert (None, None, None) == (
-        told.source_rows,
-        told.expected_changes.units_before,
-        told.expected_changes.units_after,
+        result.source_rows,
+        result.expected_changes.units_before,
+        result.expected_changes.units_after,
     )

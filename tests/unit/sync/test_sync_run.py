@@ -90,8 +90,8 @@ def test_a_row_delivered_with_a_warning_is_in_the_log_and_the_check(harness, cap
     assert (Severity.WARN, "2 rows delivered with a warning") == (verdict.severity, verdict.description)
     assert (2, 0) == (verdict.counts["warned"], verdict.counts["rejected"])
     assert ({"reason": "phone dropped", "units": 2, "keys": "2, 3"},) == verdict.samples
-    (told,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
-    assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == told
+    (message,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
+    assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == message
 
 
 def test_a_rejected_row_that_changes_is_sent_as_an_insert_of_its_new_values(harness):
@@ -370,7 +370,7 @@ def test_the_check_warns_while_there_are_invalid_rows_new_or_not(harness):
     harness.contacts.write(a1="Ada L.")
     summary = harness.run()
     assert 0 == summary.grid.total(GridRow.INVALID)
-    (check,) = [each for each in run_sync_checks(summary, harness.sync.limits) if each.name == "invalid_records"]
+    (check,) = [result for result in run_sync_checks(summary, harness.sync.limits) if result.name == "invalid_records"]
     assert (Severity.WARN, "1 row is invalid: a null or repeated key (0 of them newly)") == (
         check.severity,
         check.description,

@@ -211,8 +211,8 @@ def test_a_group_whose_delete_is_rejected_has_a_record_that_says_so(tmp_path: Pa
     desk.api.choose_status = lambda row: "reject: locked" if row[2] == 1 else "ok"
     summary = desk.run()
     assert (0, 1) == (summary.grid.total(GridRow.SUCCEEDED), summary.grid.total(GridRow.REJECTED))
-    told = [record for record in desk.delivered_records() if record[3] == "rejected"]
-    assert [("a", "upsert", "delete", "rejected")] == told
+    records = [record for record in desk.delivered_records() if record[3] == "rejected"]
+    assert [("a", "upsert", "delete", "rejected")] == records
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
@@ -268,5 +268,7 @@ def test_alerts_count_groups(tmp_path: Path) -> None:
     desk.api.choose_status = lambda row: "reject: no" if row[1] == "a" else "ok"
     desk.run()
     runs = RunHistory(desk.state / "history.sqlite").list_runs(SYNC_ID, limit=9)
-    readings = {each.rule: each for each in evaluate_runs(SYNC_ID, runs, AlertSettings(rejects=0.1), noun="group")}
+    readings = {
+        reading.rule: reading for reading in evaluate_runs(SYNC_ID, runs, AlertSettings(rejects=0.1), noun="group")
+    }
     assert "1 of 2 groups rejected, over 10%" == readings["rejects"].sentence

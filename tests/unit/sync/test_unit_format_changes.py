@@ -89,7 +89,9 @@ def test_a_resync_is_the_solution_and_uses_the_new_format(
     desk = a_desk_that_waits(tmp_path, kind, batch_size)
     change(desk)
     desk.resync()
-    assert [("insert", 1), ("insert", 5)] == sorted((each, value) for each, _, value, _ in desk.run_and_pop_received())
+    assert [("insert", 1), ("insert", 5)] == sorted(
+        (change_type, value) for change_type, _, value, _ in desk.run_and_pop_received()
+    )
     state = read_status_of_file(desk.sync.queue_file, now=desk.now)
     assert (0, 0) == (state.depth, state.dead_units)
     assert [] == desk.run_and_pop_received()
@@ -155,7 +157,9 @@ def test_dead_letters_are_units_too(tmp_path: Path) -> None:
         desk.run()
     with desk.sync.open_queue() as queue, pytest.raises(ResyncNeededError, match="2 dead letters"):
         refuse_other_format(queue, desk.sync)
-    assert ["insert", "insert"] == [change for each in list_dead_letters(desk.sync) for change, _ in each.rows_to_send]
+    assert ["insert", "insert"] == [
+        change for dead_letter in list_dead_letters(desk.sync) for change, _ in dead_letter.rows_to_send
+    ]
 
 
 def test_another_batch_size_is_not_another_format(tmp_path: Path) -> None:

@@ -50,12 +50,12 @@ def test_versions_up_to_the_clone_are_those_of_the_original(
     after: int | None, upto: int, expected: list[tuple[int, int, list[str]]]
 ) -> None:
     """The watermark of a sync is a version of the original, and so are all versions that the sync has seen."""
-    found = [
-        (segment.after_version, segment.last_version, [f"{each.key} {each.version}" for each in page.changes])
+    pages = [
+        (segment.after_version, segment.last_version, [f"{change.key} {change.version}" for change in page.changes])
         for segment in FEED.segments(after, upto)
         for page in segment.pages
     ]
-    assert expected == found
+    assert expected == pages
 
 
 @pytest.mark.parametrize(

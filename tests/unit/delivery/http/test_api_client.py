@@ -129,9 +129,13 @@ def test_headers_of_the_config_and_of_the_call_are_joined() -> None:
     headers = (("X-Team", "red"), ("X-Token", Variable("OTHER")), ("Content-Type", "text/x"))
     calls_of(server, headers=headers).send_call(a_post(headers={"x-team": "blue", "X-Number": 4, "X-None": None}))
 
-    sent = server.requests[0].headers
-    assert ("blue", "0ther-secret", "4") == (sent["x-team"], sent["x-token"], sent["x-number"])
-    assert "x-none" not in sent
+    request_headers = server.requests[0].headers
+    assert ("blue", "0ther-secret", "4") == (
+        request_headers["x-team"],
+        request_headers["x-token"],
+        request_headers["x-number"],
+    )
+    assert "x-none" not in request_headers
 
 
 def test_another_host_gets_no_credentials() -> None:

@@ -123,7 +123,7 @@ def test_a_redirect_is_not_followed(loopback_api: Any, make_reply: Callable[...,
     answer = calls.send_call(GET)
 
     assert (False, 302) == (answer.is_success, answer.status_code)
-    assert ["/x"] == [seen.path for seen in loopback_api.requests]
+    assert ["/x"] == [request.path for request in loopback_api.requests]
 
 
 def test_a_refused_connection_is_no_answer(calls: BatchCalls) -> None:
@@ -152,7 +152,7 @@ def test_an_incomplete_answer_is_no_answer(loopback_api: Any, calls: BatchCalls)
 
 def test_threads_share_the_connections(loopback_api: Any, calls: BatchCalls) -> None:
     """Each thread has its own batch, deadline and counts."""
-    loopback_api.reply_function = lambda handler, seen: _echo(handler, seen.path)
+    loopback_api.reply_function = lambda handler, request: _echo(handler, request.path)
     config = PushConfig(name="x", file="f", destination="x", object="x", base_url=loopback_api.url)
     wrong: list[str] = []
     with ApiClient(config, secrets={}.get) as api:

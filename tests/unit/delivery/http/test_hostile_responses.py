@@ -171,7 +171,7 @@ def test_an_unusual_answer_that_can_be_read_is_an_answer(
     push_response: Callable[..., Any], raw: bytes, status: int, text: str
 ) -> None:
     """Its body may have up to 50 MB."""
-    assert [status, True] == [(seen := push_response(raw))[0], seen[1] == text]
+    assert [status, True] == [(response := push_response(raw))[0], response[1] == text]
 
 
 @pytest.mark.parametrize(

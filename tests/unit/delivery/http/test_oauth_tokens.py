@@ -58,10 +58,10 @@ class TokenServer:
             return 400, {"error": "invalid_grant", "error_description": f"used: {form['refresh_token']}"}
         token = f"access-canary-{len(self.asked)}"
         self.good = {token}
-        given: dict[str, object] = {"access_token": token, "token_type": "bearer", "expires_in": self.life}
+        body: dict[str, object] = {"access_token": token, "token_type": "bearer", "expires_in": self.life}
         if self.refresh:
-            given["refresh_token"] = self.refresh = f"refresh-canary-{len(self.asked)}"
-        return 200, given
+            body["refresh_token"] = self.refresh = f"refresh-canary-{len(self.asked)}"
+        return 200, body
 
     def _call(self, seen: Any) -> tuple[int, object]:
         token = seen.headers.get("authorization", "").removeprefix("Bearer ")
@@ -282,8 +282,8 @@ def test_a_damaged_token_file_is_ignored(
     """The user's refresh token from the settings is used instead."""
     server.refresh = SECRETS["REFRESH"]
     a_post(open_api(**ROTATING).begin_calls())
-    (kept,) = (tmp_path / "tokens").glob("*.json")
-    kept.write_text("[")
+    (token_file,) = (tmp_path / "tokens").glob("*.json")
+    token_file.write_text("[")
     server.refresh = SECRETS["REFRESH"]
 
     assert 200 == a_post(open_api(**ROTATING).begin_calls())

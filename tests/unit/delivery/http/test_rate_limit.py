@@ -231,8 +231,8 @@ def test_a_limit_applies_to_every_sink_of_its_api(write_library: Callable[..., P
         e="rate_limit(",
     ).parent
 
-    found = [limit.requests for limit in read_limits("https://x.test", folder)]
-    assert [1, 2] == found
+    request_limits = [limit.requests for limit in read_limits("https://x.test", folder)]
+    assert [1, 2] == request_limits
 
 
 SEND_IN_THREADS = """

@@ -103,9 +103,9 @@ def test_each_spelling_is_masked(spell: Callable[[str], str], redactors: dict[st
     for secret, redactor in redactors.items():
         masked = redactor.redact(f"error: bad key {spell(secret)} given")
 
-        left = masked.removeprefix("error: bad key ").removesuffix(" given").replace("%3D", "=")
-        assert MASK in left
-        assert len(left.replace(MASK, "")) <= around, (secret, masked)
+        remainder = masked.removeprefix("error: bad key ").removesuffix(" given").replace("%3D", "=")
+        assert MASK in remainder
+        assert len(remainder.replace(MASK, "")) <= around, (secret, masked)
 
 
 def test_a_secret_is_masked_inside_texts_that_are_encoded_several_times(redactors: dict[str, Redactor]) -> None:

@@ -98,8 +98,8 @@ def test_a_url_on_the_host_of_base_url_is_called_with_the_key(
     """A text in it that looks like another host is part of the path."""
     assert a_get(calls, url.replace("PORT", port_of(loopback_api))).is_success
 
-    (seen,) = loopback_api.requests
-    assert (path, f"Bearer {KEY}") == (seen.path, seen.headers["authorization"])
+    (request,) = loopback_api.requests
+    assert (path, f"Bearer {KEY}") == (request.path, request.headers["authorization"])
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST"])
@@ -145,6 +145,6 @@ def test_other_header_values_are_sent(loopback_api: Any, calls: BatchCalls, valu
     """HTTP allows a tab, and a secret read from a file ends with a line break."""
     assert a_get(calls, "/x", headers={"X": value}).is_success
 
-    (seen,) = loopback_api.requests
-    assert sent == seen.headers["x"].encode("latin-1").decode()
-    assert "evil" not in seen.headers
+    (request,) = loopback_api.requests
+    assert sent == request.headers["x"].encode("latin-1").decode()
+    assert "evil" not in request.headers

@@ -49,15 +49,16 @@ def written_defaults() -> dict[str, str]:
 
 def test_the_defaults_on_the_page_are_those_of_the_parser() -> None:
     """Users plan with these numbers: how often, how long, how many."""
-    written = written_defaults()
+    defaults = written_defaults()
     own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # no default, or the file's name
-    assert {*API_READERS, *PUSH_READERS} - own == set(written)
+    assert {*API_READERS, *PUSH_READERS} - own == set(defaults)
     others, for_push = (
-        ", ".join(f'"{key}": {written[key]}' for key in keys if key in written) for keys in (API_READERS, PUSH_READERS)
+        ", ".join(f'"{key}": {defaults[key]}' for key in keys if key in defaults)
+        for keys in (API_READERS, PUSH_READERS)
     )
-    said, problems = parse_api_text(f'API = {{{others}, "push": {{{for_push}}}}}', "lib/crm.star")
+    api, problems = parse_api_text(f'API = {{{others}, "push": {{{for_push}}}}}', "lib/crm.star")
     assert [] == list(problems)
-    assert parse_api_text("", "lib/crm.star")[0] == said
+    assert parse_api_text("", "lib/crm.star")[0] == api
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -79,23 +80,23 @@ def test_the_example_of_a_test_works(write_library: Callable[..., Path], monkeyp
     names["test_contacts"]()
     forgetful = re.sub(r"        if answer.status_code == 409.*?json=contact\)\n", "", EXAMPLES[0], flags=re.DOTALL)
     library.write_text(forgetful)
-    said = re.search(r"the test reports: `(.*?)…`", PAGE)
-    assert said
-    told: list[str] = []
-    monkeypatch.setitem(names, "problems_of", lambda case: told.extend(problems_of(case)) or told)
+    match = re.search(r"the test reports: `(.*?)…`", PAGE)
+    assert match
+    problems: list[str] = []
+    monkeypatch.setitem(names, "problems_of", lambda case: problems.extend(problems_of(case)) or problems)
     with pytest.raises(AssertionError):
         names["test_contacts"]()
-    assert told[0].startswith(said[1])
+    assert problems[0].startswith(match[1])
 
 
 def bulk_api() -> AnswerFunction:
     """Return an API that accepts batches and jobs of contacts. A job is done at its second poll."""
-    asked: collections.Counter[str] = collections.Counter()
+    request_counts: collections.Counter[str] = collections.Counter()
 
     def answer(request: Request, state: State) -> Answer | None:
         if request.method == "GET":
-            asked[request.path] += 1
-            return Answer(200, {"status": "running" if asked[request.path] < 2 else "complete"})
+            request_counts[request.path] += 1
+            return Answer(200, {"status": "running" if request_counts[request.path] < 2 else "complete"})
         if not isinstance(request.body, list):
             return None
         for contact in request.body:
@@ -105,7 +106,7 @@ def bulk_api() -> AnswerFunction:
                 state.pop(path, None)
             else:
                 state[path] = contact
-        return Answer(200, {"id": f"J-{len(asked) + 1}"})
+        return Answer(200, {"id": f"J-{len(request_counts) + 1}"})
 
     return answer
 
@@ -130,11 +131,11 @@ def batches_of_contacts(request: Request, state: State) -> Answer | None:
     if not request.path.startswith("/v3/contacts/batch/"):
         return None
     assert isinstance(request.body, dict)
-    for each in request.body["inputs"]:
+    for contact in request.body["inputs"]:
         if request.path.endswith("/archive"):
-            state.pop(f"/contacts/{each}", None)
+            state.pop(f"/contacts/{contact}", None)
         else:
-            state[f"/contacts/{each['contact_id']}"] = each
+            state[f"/contacts/{contact['contact_id']}"] = contact
     return Answer(200, {})
 
 

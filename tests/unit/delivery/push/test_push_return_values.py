@@ -74,7 +74,7 @@ def test_a_value_that_is_not_a_dict_is_an_error_for_all_rows(returned: object) -
     result = result_of(returned)
 
     assert set(KEYS) == set(result.outcomes)
-    assert {(Verdict.ERROR, False)} == {(each.verdict, each.is_from_push) for each in result.outcomes.values()}
+    assert {(Verdict.ERROR, False)} == {(outcome.verdict, outcome.is_from_push) for outcome in result.outcomes.values()}
 
 
 def test_an_exception_in_push_is_an_error_for_the_whole_batch() -> None:
@@ -97,5 +97,7 @@ def test_an_empty_dict_has_another_meaning_in_each_batch_mode() -> None:
     """It means that each row lacks a status, that push returned a wrong value, or that there is a job."""
     results = {mode: parse_push_return(mode, {}, KEYS, str) for mode in CONFIGURABLE}
 
-    assert {"sync": None, "atomic": None, "async": "{}"} == {name: each.job_reference for name, each in results.items()}
+    assert {"sync": None, "atomic": None, "async": "{}"} == {
+        name: parsed_return.job_reference for name, parsed_return in results.items()
+    }
     assert results["sync"].outcomes != results["atomic"].outcomes

@@ -35,8 +35,8 @@ def test_an_asynchronous_sink_without_poll_is_refused(tmp_path: Path) -> None:
 )
 def test_a_parameter_without_a_value_is_refused(tmp_path: Path, function: str, problem: str) -> None:
     """Otherwise it would fail only at the end of the first job, at night."""
-    (found,) = problems_of(tmp_path, f'API = {{"push": {{}}}}\n{PUSH}{function}\n')
-    assert problem == found.partition(";")[0]
+    (message,) = problems_of(tmp_path, f'API = {{"push": {{}}}}\n{PUSH}{function}\n')
+    assert problem == message.partition(";")[0]
 
 
 def test_a_function_may_declare_every_known_parameter(tmp_path: Path) -> None:

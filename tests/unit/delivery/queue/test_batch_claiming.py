@@ -178,12 +178,12 @@ def test_a_process_that_crashes_between_batches_still_delivers_them(path):
     course = DeliverySettings(
         run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
     )
-    sent: list[str] = []
+    keys: list[str] = []
     worst: list[int] = []
     ends = 0
 
     def push(parcel, journal):
-        sent.append(parcel.units[0].key)
+        keys.append(parcel.units[0].key)
         return PushResult({key: RowOutcome.parse_status("ok") for key in parcel.result_keys})
 
     def on_settled(batch, _settled):
@@ -199,7 +199,7 @@ def test_a_process_that_crashes_between_batches_still_delivers_them(path):
     assert ends <= 8 + 1  # each run settled at least one batch, and the last had nothing to do
     with open_queue(path, shape=UnitKind.ROW) as queue:
         assert ([], []) == (load_batches(queue), queue.store.fetch_rows("select * from unit"))
-    assert set("abcdefgh") == set(sent)
+    assert set("abcdefgh") == set(keys)
     assert max(worst) <= 1  # after a crash each batch was sent alone, and so it was settled
 
 
@@ -208,18 +208,18 @@ def test_a_sync_that_may_not_continue_claims_no_batch(path):
     course = DeliverySettings(
         run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
     )
-    seen: list[str] = []
+    keys: list[str] = []
 
     def push(parcel, journal):
-        seen.extend(row[0] for row in orjson.loads(parcel.rows_json)["rows"])
+        keys.extend(row[0] for row in orjson.loads(parcel.rows_json)["rows"])
         return PushResult({key: RowOutcome.parse_status("ok") for key in parcel.result_keys})
 
     with open_queue(path, shape=UnitKind.ROW) as queue:
         enqueue_segment(queue, a_segment(a_change("a", 1), a_change("b", 2)), now=1.0)
-        hooks = DeliveryHooks(clock=lambda: 1.0, on_settled=lambda *_: None, may_continue=lambda: not seen)
+        hooks = DeliveryHooks(clock=lambda: 1.0, on_settled=lambda *_: None, may_continue=lambda: not keys)
         delivery = deliver(queue, push, course, hooks)
         assert [] == load_batches(queue)
-    assert (1, ["a"]) == (delivery.batch_count, seen)
+    assert (1, ["a"]) == (delivery.batch_count, keys)
 
 
 def test_ctrl_c_counts_as_no_crash_of_the_batch(path):

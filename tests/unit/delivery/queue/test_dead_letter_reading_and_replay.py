@@ -96,6 +96,6 @@ def test_a_replay_drops_dead_letters_with_nothing_to_send(queue: Queue) -> None:
     queue.store.execute("update unit set acknowledged = desired, maybe_sent = null where id % 2")
 
     assert NUMBER == replay_dead_letters(queue, now=2.0)
-    ((left,),) = queue.store.fetch_rows("select count(*) from unit where state = 'pending' and attempts = 0")
+    ((pending_count,),) = queue.store.fetch_rows("select count(*) from unit where state = 'pending' and attempts = 0")
     ((units,),) = queue.store.fetch_rows("select count(*) from unit")
-    assert left == units == NUMBER - (NUMBER + 1) // 2
+    assert pending_count == units == NUMBER - (NUMBER + 1) // 2

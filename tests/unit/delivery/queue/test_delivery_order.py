@@ -49,8 +49,12 @@ def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: st
     """Settle a batch: `d3="error: no"` is the status of the delete of row 3."""
     assert batch
     words = {"d": DELETE, "i": INSERT, "b": BEFORE, "a": AFTER}
-    said = {f"{key[1:]}:{words[key[0]]}": RowOutcome.parse_status(text) for key, text in statuses.items()}
-    outcomes = {key: said.get(key, RowOutcome.parse_status(status)) for unit in batch.units for key in unit.result_keys}
+    chosen_outcomes = {f"{key[1:]}:{words[key[0]]}": RowOutcome.parse_status(text) for key, text in statuses.items()}
+    outcomes = {
+        key: chosen_outcomes.get(key, RowOutcome.parse_status(status))
+        for unit in batch.units
+        for key in unit.result_keys
+    }
     attempt = PushAttempt(run_id="run", started_at=1.0, ended_at=2.0, max_attempts=2)
     return settle_batch(queue, batch, PushResult(outcomes), attempt, wait_seconds=lambda _: 60.0)
 
@@ -110,8 +114,8 @@ def test_rows_that_are_held_back_start_no_run(table):
     take_in(table, a_row(1, DELETE), a_row(2))
     assert read_status(table.store, now=2.0).can_deliver
     assert ["1:delete"] == go(table, d1="error: later")
-    held = read_status(table.store, now=2.0)
-    assert (0, 0, 1, False) == (held.pending_units, held.held_back_units, held.waiting_units, held.can_deliver)
+    status = read_status(table.store, now=2.0)
+    assert (0, 0, 1, False) == (status.pending_units, status.held_back_units, status.waiting_units, status.can_deliver)
     assert read_status(table.store, now=1000.0).can_deliver  # the delete is due for its retry
     retry_waiting_now(table)
     assert ["1:delete"] == go(table)
@@ -226,7 +230,7 @@ def test_a_new_version_is_sent_with_the_unsettled_versions_before_it(versions):
     go(versions)
     take_in(versions, a_row(1, BEFORE, of="a"), a_row(1, AFTER, of="a"), a_row(3, of="a"))
     go(versions, b1="reject: no", a1="reject: no", i3="error: later")
-    assert [("a", "later")] == [(each.key, each.error) for each in read_oldest_pending(versions.store, limit=9)]
+    assert [("a", "later")] == [(unit.key, unit.error) for unit in read_oldest_pending(versions.store, limit=9)]
     assert [("a", "no")] == [
         (letter.key, letter.error) for letter in read_dead_letters(versions.store, UnitKind.VERSION)
     ]

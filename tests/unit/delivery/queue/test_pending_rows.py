@@ -164,9 +164,9 @@ def test_the_rows_of_a_whole_table_are_listed_with_their_rowids(path: Path) -> N
     """Their records have the same identifiers."""
     with open_queue(path, shape=UnitKind.MIRROR, is_whole_table=True) as queue:
         write(queue, a_change("", rowid=17), a_change("", rowid=2))
-        asked = {"shape": UnitKind.MIRROR, "whole": True}
-        assert ["17", "2"] == [row.key for row in unsettled(path, **asked)]
-        assert ["17"] == [row.key for row in unsettled(path, **asked, prefix="1")]
+        options = {"shape": UnitKind.MIRROR, "whole": True}
+        assert ["17", "2"] == [row.key for row in unsettled(path, **options)]
+        assert ["17"] == [row.key for row in unsettled(path, **options, prefix="1")]
 
 
 def test_a_row_that_is_sent_again_is_listed_once(path: Path) -> None:

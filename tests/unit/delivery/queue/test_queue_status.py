@@ -44,9 +44,9 @@ def test_a_queue_that_another_program_has_open_is_an_error(tmp_path: Path, monke
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as tool:
         tool.execute("pragma locking_mode = exclusive")
         tool.execute("begin exclusive")
-        with pytest.raises(StateError, match="written by another process") as told, _opened(path):
+        with pytest.raises(StateError, match="written by another process") as failure, _opened(path):
             pass
-    assert not isinstance(told.value, BusyError)
+    assert not isinstance(failure.value, BusyError)
 
 
 def _opened(path: Path) -> AbstractContextManager[Queue]:

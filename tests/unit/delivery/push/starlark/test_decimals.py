@@ -58,7 +58,7 @@ def test_decimals_are_exact_texts_or_numbers_at_any_depth(write_library: Callabl
         write_library(x=f'API = {{"push": {{"decimals": "{decimals}"}}}}\ndef push(rows):\n    return rows[0]')
     )
     columns = [Column(f"c{number}", name) for number, name in enumerate(VALUES)]
-    batch = {"columns": [column.name for column in columns], "rows": [[given for given, _ in VALUES.values()]]}
+    batch = {"columns": [column.name for column in columns], "rows": [[value for value, _ in VALUES.values()]]}
     transport = httpx.MockTransport(lambda _: httpx.Response(200))
     returned: Any = library.call_function(
         "push",

@@ -144,10 +144,10 @@ def push(rows):
     ]
     return [[a.ok, a.status_code, a.text, a.json, a.headers.get("x-seen")] for a in answers]
 """
-    seen = []
+    requests = []
 
     def server(request: httpx.Request) -> httpx.Response:
-        seen.append((request.method, str(request.url), request.content.decode()))
+        requests.append((request.method, str(request.url), request.content.decode()))
         return httpx.Response(200, text='{"n": 1}', headers={"X-Seen": request.headers.get("x-a", "-")})
 
     answers = result_of(write_library, text, server=server)
@@ -158,7 +158,7 @@ def push(rows):
         ("PUT", "https://api.test/a", "text"),
         ("PATCH", "https://api.test/a", "[]"),
         ("DELETE", "https://api.test/a", ""),
-    ] == seen
+    ] == requests
     assert [True, 200, '{"n": 1}', {"n": 1}, "b"] == answers[1]
 
 
