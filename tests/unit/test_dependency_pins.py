@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 RUN = PYPROJECT["project"]["dependencies"]
-TEST = [*PYPROJECT["dependency-groups"]["dev"], *(each for extra in EXTRAS.values() for each in extra)]
+TEST = [*PYPROJECT["dependency-groups"]["dev"], *(requirement for extra in EXTRAS.values() for requirement in extra)]
 
 
 def pins(name: str) -> dict[str, str]:
@@ -25,7 +25,10 @@ def pins(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("file", "wanted"),
-    [*(("requirements.txt", each) for each in RUN), *(("requirements-dev.txt", each) for each in TEST)],
+    [
+        *(("requirements.txt", requirement) for requirement in RUN),
+        *(("requirements-dev.txt", requirement) for requirement in TEST),
+    ],
 )
 def test_a_package_in_pyproject_is_pinned(file: str, wanted: str) -> None:
     """Those of the extras are pinned too: a test's packages must not change from one day to the next."""

@@ -70,7 +70,7 @@ def test_a_user_gets_the_first_rows_only(ondatra: CommandLine, table: Path) -> N
     ],
 )
 def test_a_missing_table_is_reported_with_what_to_do(ondatra: CommandLine, name: str, code: int, said: str) -> None:
-    assert (code, "", said) == (lambda told: (told.exit_code, told.stdout, told.stderr))(ondatra("query", name))
+    assert (code, "", said) == (lambda result: (result.exit_code, result.stdout, result.stderr))(ondatra("query", name))
 
 
 @pytest.mark.usefixtures("shop")

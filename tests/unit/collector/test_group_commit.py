@@ -127,12 +127,12 @@ def test_a_file_that_can_not_be_opened_is_an_error_for_the_caller() -> None:
     """Another collector may hold it."""
 
     @contextlib.contextmanager
-    def held() -> Iterator[SlowFile]:
+    def open_file() -> Iterator[SlowFile]:
         raise StateError("held by process 7")
         yield SlowFile()
 
     async def run() -> None:
-        commits = GroupCommit(held)  # type: ignore[arg-type]
+        commits = GroupCommit(open_file)  # type: ignore[arg-type]
         commits.start(asyncio.get_running_loop())
         with pytest.raises(StateError, match="held by process 7"):
             await commits.run_function(lambda file: file)

@@ -89,10 +89,10 @@ def test_a_star_shows_the_columns_that_the_table_has(shop):
     """Only the table shows which columns the file's header has."""
     tables = {"raw.orders": ["id", "sku", "quantity"], "mart.both": ["id", "sku", "amount", "n", "1"]}
 
-    def known(read: Input) -> list[str] | None:
+    def find_columns(read: Input) -> list[str] | None:
         return tables.get(read.name)
 
-    lineage = LineageResolver(shop, known)
+    lineage = LineageResolver(shop, find_columns)
     expected = {name: [f"csv.`data/o.csv`.{name}"] for name in ("id", "sku", "quantity")}
     assert expected == direct(lineage, "raw.orders")
     # Spark has chosen a name for the last one

@@ -161,19 +161,19 @@ def test_a_folder_is_neither_replaced_nor_created(tmp_path: Path) -> None:
 
 def test_many_records_are_written_in_chunks(tmp_path: Path) -> None:
     """The memory that a download needs doesn't grow with its size."""
-    made = 0
+    chunk_count = 0
 
     def many() -> Iterator[RecordChunk]:
-        nonlocal made
+        nonlocal chunk_count
         (part,) = chunk_records([ENDED] * 1_000)
         before = pa.total_allocated_bytes()
         for _ in range(100):
-            made += 1
+            chunk_count += 1
             yield part.slice(0)
             assert pa.total_allocated_bytes() < before + 5_000_000
 
     assert 100_000 == write_export(many(), tmp_path / "records.csv")
-    assert 100 == made
+    assert 100 == chunk_count
 
 
 @pytest.mark.parametrize("ending", EXPORT_WRITERS)

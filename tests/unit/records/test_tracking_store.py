@@ -450,12 +450,12 @@ def test_compacted_records_of_older_runs_come_before_those_of_later_runs(store: 
     store.write_delivered("sync.hubspot", ends[1:], last_run=SECOND)
     store.remove_run("sync.hubspot", SECOND)
 
-    def found(since: str | None) -> list[tuple[str, str]]:
+    def list_delivered(since: str | None) -> list[tuple[str, str]]:
         delivered = store.read_delivered_since("sync.hubspot", since, with_payload=True)
         return [(end.identifier, end.payload) for end in delivered]
 
-    assert [("2", '{"id":2}'), ("3", '{"id":3}')] == found(None) == found(FIRST)
-    assert [("3", '{"id":3}')] == found(SECOND)
+    assert [("2", '{"id":2}'), ("3", '{"id":3}')] == list_delivered(None) == list_delivered(FIRST)
+    assert [("3", '{"id":3}')] == list_delivered(SECOND)
 
 
 def test_fact_tables_have_their_columns_and_rows(store: RecordStore, tracking_location: TrackingLocation) -> None:

@@ -293,11 +293,11 @@ def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: Dem
     assert "planned what was in the queue for this run 2 0 0 2 attempted" in page.text
     assert "failed 2 0 0 2 succeeded delivered 2 0 0 2 rejected" in page.text
     assert "the API was down, or the run was ended 0 0 0 0 invalid" in page.text
-    told = look(SYNC)
-    assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in told.text
-    (chart,) = told.tag_attributes("svg")
-    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, is retried, 0 invalid."
-    assert told in chart["aria-label"]
+    sync_page = look(SYNC)
+    assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in sync_page.text
+    (chart,) = sync_page.tag_attributes("svg")
+    summary = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, is retried, 0 invalid."
+    assert summary in chart["aria-label"]
 
 
 def run_again(root: Path, url: str) -> None:
