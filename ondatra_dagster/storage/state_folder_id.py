@@ -1,4 +1,4 @@
-"""The id of a state folder. It distinguishes machines, and copies of a folder, that deliver one sync."""
+"""The id of a state folder. It distinguishes machines, and copies of a folder, that deliver the same sync."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ def ensure_state_id(state: Path) -> StateId:
 
 
 def read_state_id(state: Path) -> StateId | None:
-    """Return the folder's id; None if it has none, or only that of the folder that it was copied from."""
+    """Return the folder's id; None if it has no id, or only the id of the folder that it was copied from."""
     fields, inode = _read_state_id_file(state / STATE_ID_FILE)
     if not fields.get("id") or fields.get("inode") != inode:
         return None
@@ -62,7 +62,10 @@ def _write_new_id(state: Path) -> StateId:
 
 
 def _read_state_id_file(path: Path) -> tuple[dict[str, object], int]:
-    """Return the file's fields and its inode. A missing or damaged file has no fields: the folder gets a new id."""
+    """Return the fields of the id's file and its inode.
+
+    A missing or damaged file has no fields, so the folder gets a new id.
+    """
     is_missing_or_damaged = contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError)
     with explain_file_errors(path), is_missing_or_damaged, path.open("rb") as file:
         inode = os.fstat(file.fileno()).st_ino
