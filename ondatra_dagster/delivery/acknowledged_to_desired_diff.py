@@ -1,8 +1,8 @@
 """The rows that bring the API from a delivery key's acknowledged rows to its desired rows.
 
-The functions here are pure: they use no clock and no file. For each delivery key the queue knows the *acknowledged*
-rows (its base: what the API last acknowledged) and the *desired* rows (its target: what the table has now).
-Coalesced changes, retries, replays, dead letters and restored queues all use this one difference.
+The functions here are pure: they use no clock and no file. For each delivery key the queue knows two row sets. The
+*acknowledged* rows are its base: what the API last acknowledged. The *desired* rows are its target: what the table
+has now. Coalesced changes, retries, replays, dead letters and restored queues all use this one difference.
 
 A *row set* is a delivery key's rows at one moment. A key that names a single row has at most one row, a group has
 any number. After an unanswered attempt it is unknown whether the API has the acknowledged rows or the rows of that
@@ -80,7 +80,7 @@ class KeyState(NamedTuple):
         return None if self.maybe_sent is None else dump_row_set(self.maybe_sent)
 
     def if_delivered(self, shape: UnitKind) -> Self:
-        """Return the key's state after all sent rows are acknowledged."""
+        """Return the key's state after the API has acknowledged all sent rows."""
         return self._replace(acknowledged=NO_ROWS if shape is UnitKind.MIRROR else self.desired, maybe_sent=None)
 
     def if_unknown(self, sent_rows: Sequence[SentRow], shape: UnitKind) -> "KeyState":
@@ -108,7 +108,7 @@ def find_rows_to_send(key_state: KeyState, shape: UnitKind, layouts: Mapping[int
 
 
 def count_batch_rows(sent_rows: Sequence[SentRow], shape: UnitKind) -> int:
-    """Return how many rows of a batch these sent rows take; an empty mirror takes one."""
+    """Return how many rows of a batch these sent rows count as; an empty mirror counts as one."""
     return max(len(sent_rows), 1) if shape is UnitKind.MIRROR else len(sent_rows)
 
 
@@ -205,7 +205,10 @@ def _row_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendResu
 
 
 def _maybe_sent_after(key_state: KeyState, maybe_sent: RowSet) -> RowSet:
-    """Return the rows that the API may have instead of the acknowledged ones after one more unanswered attempt."""
+    """Return the rows that the API may have instead of the acknowledged ones after an unanswered attempt.
+
+    `maybe_sent` are the rows that this attempt leaves at the API if they arrived.
+    """
     if not maybe_sent:
         return key_state.maybe_sent or NO_ROWS  # the API may have rows that were sent before the delete
     if key_state.maybe_sent == NO_ROWS:

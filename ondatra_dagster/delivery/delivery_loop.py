@@ -60,7 +60,7 @@ class DeliverySettings:
 
     @classmethod
     def from_config(cls, config: PushConfig, *, run_id: str, journal: Path) -> Self:
-        """Return the settings that a push function's file gives."""
+        """Return the settings for a run with the config of a push function's file."""
         return cls(run_id=run_id, journal_path=journal, push=config.push, functions=config.functions)
 
     @property
@@ -74,7 +74,7 @@ class DeliverySettings:
 
 @dataclasses.dataclass(slots=True)
 class DeliveryResult:
-    """The result of a delivery."""
+    """The result of one call of deliver()."""
 
     batch_count: int = 0
     is_outage: bool = False  # the run gave up on the API

@@ -207,7 +207,7 @@ def read_batch_key(path: Path) -> str | None:
 
 
 def digest_request(method: str, url: str, body: bytes) -> str:
-    """Return a digest that distinguishes the requests of a batch."""
+    """Return a digest of a request, which distinguishes it from other requests of its batch."""
     return hashlib.blake2b(b"\n".join((method.encode(), url.encode(), body)), digest_size=12).hexdigest()
 
 
@@ -234,7 +234,7 @@ class JournalPool:
         return self._by_batch_key[batch_key]
 
     def find_journal(self, batch_key: str) -> ResponseJournal | None:
-        """Return the journal that a crashed process left of this batch; None: push was never called with it."""
+        """Return the journal that a crashed process left of this batch; None if push never got the batch."""
         return self._by_batch_key.get(batch_key)
 
     def release_journal(self, batch_key: str) -> None:

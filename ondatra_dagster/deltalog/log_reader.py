@@ -29,7 +29,7 @@ COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
 DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
 CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the id and version of its original
-INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it added
+INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # a definition, and versions of the inputs that the definition added
 Action: TypeAlias = dict[str, Any]  # a parsed line of a commit, or the value in it
 
 

@@ -137,7 +137,10 @@ def find_removal_cutoff(table: str | Path, past: RemovableHistory, *, before: fl
 
 
 def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
-    """Remove old commits if the checkpoint that replaces them can be read. Return the number of freed bytes."""
+    """Remove old commits, checksums and checkpoints; return the number of freed bytes.
+
+    Raise WarehouseError if the checkpoint that replaces them doesn't describe the table.
+    """
     log = open_log(table)
     action_kinds = {kind for name in past.checkpoint for kind, _ in read_checkpoint_actions(log.read_file(name))}
     if not action_kinds >= TABLE_ACTIONS:

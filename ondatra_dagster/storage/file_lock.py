@@ -19,7 +19,7 @@ PROBE_SECONDS = 0.001  # the wait while another process only checks whether the 
 
 
 class FileLock:
-    """A lock that is held from `with` to its end, or from acquire() to release()."""
+    """A lock that is held during a `with` block, or from acquire() to release()."""
 
     def __init__(
         self,

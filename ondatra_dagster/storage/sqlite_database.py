@@ -301,10 +301,10 @@ def _file_bytes(path: Path) -> int:
 
 
 def copy_database(path: Path, target_path: Path) -> None:
-    """Copy the file at `path` as of one moment, for its owner only; leave `path` unchanged.
+    """Copy the file at `path`, as of one moment, to a file that only its owner may read; leave `path` unchanged.
 
-    SQLite leaves files next to a database that it opens, even to read it. So the files are copied without
-    SQLite. SQLite makes the copy only if another process keeps writing.
+    SQLite leaves files next to a database that it opens, even to read it. So the files are copied without SQLite.
+    SQLite makes the copy only if another process keeps writing.
     """
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):

@@ -28,8 +28,9 @@ UNKNOWN_STATE_ID = StateId("")
 def ensure_state_id(state: Path) -> StateId:
     """Return the folder's id; create one for a new folder, and for a copy of another folder.
 
-    In a copy, or in a folder restored from a backup, the id's file has another inode than the original. In a
-    folder that was moved within its file system it keeps the inode, so the folder keeps its id.
+    The id's file also contains its own inode number. In a copied folder, or one restored from a backup, the file
+    has another inode, so the folder gets a new id. If a folder is moved within its file system, the file keeps its
+    inode, so the folder keeps its id.
     """
     if state_id := read_state_id(state):
         return state_id

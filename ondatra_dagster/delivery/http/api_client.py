@@ -272,7 +272,7 @@ class BatchCalls:
         return dataclasses.replace(answer, is_uncertain=True) if is_uncertain and not answer.is_success else answer
 
     def _send_with_token(self, prepared_request: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        """Send one request; if its token is refused, send one more with a new token."""
+        """Send one request; if the API refuses its token, send one more with a new token."""
         tokens = self._api.token_source if prepared_request.is_to_base_url else None
         if tokens is None:
             return self._send_once(prepared_request, call_key)

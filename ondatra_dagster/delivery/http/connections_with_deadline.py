@@ -55,7 +55,10 @@ def _remaining_seconds(timeout: float | None, late: type[Exception]) -> float:
 
 
 class _DeadlineStream(httpcore.NetworkStream):
-    """A connection. It sends written data with the next read, so that a head and its body share a packet."""
+    """A connection that keeps the deadline.
+
+    It sends written data with the next read, so that a request's head and body share a packet.
+    """
 
     def __init__(self, stream: httpcore.NetworkStream, streams: "weakref.WeakSet[_DeadlineStream]") -> None:
         self._stream = stream

@@ -40,11 +40,11 @@ class DecodedText:
         self._escapes = escapes
 
     def decode_once(self) -> "DecodedText":
-        """Return the text with each escape decoded once."""
+        """Return this text with each escape decoded once; this text is the result's source."""
         return DecodedText(decode_escapes(self.text), self, ESCAPE)
 
     def remove_blanks(self) -> "DecodedText":
-        """Return the text without white space and plus signs."""
+        """Return this text without white space and plus signs; this text is the result's source."""
         return DecodedText(BLANKS.sub("", self.text), self, BLANKS)
 
     def source_span(self, start: int, end: int) -> tuple[int, int]:

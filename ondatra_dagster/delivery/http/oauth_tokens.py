@@ -36,7 +36,7 @@ class NoTokenError(Exception):
 
 
 class OAuthTokens(NamedTuple):
-    """The tokens from a token server."""
+    """The tokens from one answer of a token server."""
 
     access: str
     expires_at: float | None = None  # in seconds since 1970, less a margin; None if unknown

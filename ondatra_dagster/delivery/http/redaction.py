@@ -1,8 +1,9 @@
 """The masking of secrets: every text for a log, a message, a record or a page goes through it.
 
-Secrets are found by value, not by name: anywhere, quoted up to four times, with broken or joined lines, in
-base64, in hex, and with the end cut off. The docs page on reliability lists the secrets that aren't found.
-Texts are searched with their escapes decoded (escape_decoding), so the spellings of a secret need no escapes.
+Secrets are found by value, not by name, anywhere in a text. They may be quoted up to four times, have broken or
+joined lines, be in base64 or hex, or be cut off at the end. The docs page on reliability lists the secrets that
+aren't found. Texts are searched with their escapes decoded (escape_decoding), so the spellings of a secret need no
+escapes.
 """
 
 import base64

@@ -13,8 +13,8 @@ def request_retry_seconds(
 ) -> float:
     """Return the seconds to wait after attempt number `tries`.
 
-    A Retry-After header of the server decides. Without one, the wait doubles with each attempt, times a random
-    factor from 0.5 to 1.5, so that many clients don't retry at the same moment.
+    A Retry-After header of the server decides. Without one, the wait doubles with each attempt. It is multiplied by
+    a random factor from 0.5 to 1.5, so that many clients don't retry at the same moment.
     """
     requested_seconds = parse_retry_after(retry_after, now=now)
     if requested_seconds is not None:

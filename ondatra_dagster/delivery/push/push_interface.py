@@ -36,7 +36,7 @@ class PushBatch:
         return cls._from_units(batch.units, batch.number, layouts[newest_id], layouts)
 
     def split_in_half(self) -> tuple[Self, Self]:
-        """Return two batches with half of its keys each, in their order."""
+        """Return two batches, each with half of this batch's keys, in their order."""
         keys = group_by_key(self.units)
         halves = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         first, second = (

@@ -1,8 +1,9 @@
 """The counts that users see: the units in a queue, and the outcomes of one run's units.
 
-A unit is what a user thinks of as one change: the key of a merge, the group of a tracked table, the row of an
-append or scd2. In a replaced table or partition each new row is a unit, and replaces an old row if there is one. An
-old row is a unit itself only if no new row replaces it. A row that the API had and still has counts as an update.
+A unit is what a user thinks of as one change. It is the key of a merge, the group of a tracked table, or the row of
+an append or scd2. In a replaced table or partition each new row is a unit, and replaces an old row if there is one.
+An old row is a unit itself only if no new row replaces it. A row that the API had and still has counts as an
+update.
 """
 
 import collections

@@ -1,9 +1,9 @@
 """The digests of a queue's rows, which keep data with a changed byte from being sent or stored.
 
-A unit, a batch and a chunk of settled rows each have a digest in their row; a small table has one for all its rows.
-A digest is computed when a row is written and compared when the row is read. Triggers of the writing connection
-update the digest of a unit or a small table, so statements needn't do it. If a row is damaged and then changed, its
-digest still shows the damage.
+A unit, a batch and a chunk of settled rows each have a digest in their row. A small table has one digest for all
+its rows. A digest is computed when a row is written and compared when the row is read. Triggers of the writing
+connection update the digest of a unit or a small table, so statements needn't do it. If a row is damaged and then
+changed, its digest still shows the damage.
 
 Some columns aren't covered: when and how often a unit is tried, its message, and the counts of runs and of mirrors'
 rows. A unit's state isn't covered either: no changed letter makes another state of this word.
@@ -113,7 +113,7 @@ def install_digest_triggers(store: SqliteStore) -> None:
 
 
 def check_table_digests(store: SqliteStore) -> None:
-    """Raise StateError if a small table is damaged."""
+    """Raise StateError if one of the small tables (meta, layout, run) is damaged."""
     for table, statement in TABLE_DIGEST_QUERIES.items():
         ((text, digest),) = store.fetch_rows(statement, (table,))
         if digest is None and not text:

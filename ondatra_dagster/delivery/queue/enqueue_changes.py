@@ -144,7 +144,7 @@ def _delete_leftovers(queue: Queue) -> None:
 
 
 def coalesce_segment(queue: Queue, segment: FeedSegment) -> Iterator[CoalescedChange]:
-    """Yield one change for each key of a segment."""
+    """Yield one change for each key of a segment, in which the key's changes are coalesced."""
     pages = iter(segment.pages)
     for first_page in pages:  # all pages of a segment have the layout of its first page
         other_changes = (change for page in pages for change in page.changes)

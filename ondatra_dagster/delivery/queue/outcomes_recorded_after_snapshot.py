@@ -144,7 +144,7 @@ class RecordedOutcomes:
         return [*sorted(set(versions_between)), *([upto] if upto > after else [])]
 
     def may_be_sent(self, version: int) -> bool:
-        """Return whether a crashed run may have sent what the table had at this version."""
+        """Return whether a crashed run may have sent the rows that the table had at this version."""
         return version in self._crash_versions
 
     def __bool__(self) -> bool:
@@ -177,10 +177,10 @@ class RecordedOutcomes:
             )
 
     def mark_rejected_dead(self, queue: Queue, now: float) -> None:
-        """Make units dead letters if their newest change was refused and the queue is complete enough.
+        """Make those units dead letters whose newest change was refused.
 
-        The queue needs everything that the refused run had enqueued. Call this function at each version of
-        split_versions(). Changes that are enqueued later make dead units pending again, as always.
+        A unit is left out until the queue has everything that the refused run had enqueued. Call this function at
+        each version of split_versions(). Changes that are enqueued later make dead units pending again, as always.
         """
         upto = queue.watermark
         due_outcomes = [

@@ -178,7 +178,7 @@ class Queue:
 
     @property
     def watermark(self) -> int:
-        """Return the newest version whose changes are all enqueued or delivered."""
+        """Return the newest table version up to which all changes are enqueued or delivered."""
         return int(self.read_meta("watermark") or NOTHING_ENQUEUED)
 
     @property

@@ -107,7 +107,7 @@ class QueueStatus:
 
     @property
     def depth(self) -> int:
-        """Return how many units haven't ended."""
+        """Return how many units haven't ended: they are pending, waiting or in jobs."""
         return self.pending_units + self.waiting_units + self.units_in_jobs
 
     @property
@@ -117,7 +117,7 @@ class QueueStatus:
 
     @property
     def can_finalize(self) -> bool:
-        """Return whether finalize() is pending and no unit waits."""
+        """Return whether finalize() is pending and all units have ended."""
         return self.is_finalize_pending and self.depth == 0
 
     @property
@@ -217,7 +217,7 @@ COUNT_REMAINING_UNITS = "select count(*), coalesce(sum(state = 'dead'), 0) from 
 
 
 class RemainingUnits(NamedTuple):
-    """The units that an older unit format left."""
+    """The numbers of units that an older unit format left in the queue."""
 
     unit_count: int
     dead_units: int  # dead letters among them

@@ -187,7 +187,7 @@ def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
 
 
 def read_file_rows(queue: Queue, file: RecordFile) -> Iterator[tuple[float, float, SettledRow]]:
-    """Yield a file's rows, each with the start and the end of its batch."""
+    """Yield a file's rows, each with the times at which its batch's push began and ended."""
     for started_at, ended_at, *pack in queue.store.iterate_rows(READ_FILE_PACKS, file):
         for row in read_pack(queue.store, pack):
             yield float(started_at), float(ended_at), row

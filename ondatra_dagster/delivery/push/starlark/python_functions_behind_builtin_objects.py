@@ -70,7 +70,7 @@ def base64_encode(text: object) -> str:
 
 
 def base64_decode(text: object) -> str:
-    """Return the decoded text; raise WrongUseError if the bytes aren't text."""
+    """Return the decoded text; raise WrongUseError if `text` isn't base64, or its bytes aren't text."""
     try:
         return base64.b64decode(_require_text(text, "base64.decode"), validate=True).decode()
     except ValueError as error:  # not ASCII, not base64, or not UTF-8 after that
@@ -92,7 +92,7 @@ def current_time_text() -> str:
 
 
 def parse_time(text: object) -> float:
-    """Return the seconds since 1970 of an ISO 8601 time; without an offset it is UTC."""
+    """Return an ISO 8601 time as seconds since 1970. A time without an offset is in UTC."""
     try:
         moment = datetime.fromisoformat(_require_text(text, "time.parse"))
     except ValueError as error:
