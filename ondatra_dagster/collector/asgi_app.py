@@ -61,7 +61,7 @@ class CollectorApp:
             answer = await self._respond(scope["method"], scope["path"], headers, receive)
         except RequestRejectedError as error:
             answer = error.response
-        if answer is None:  # the client has disconnected
+        if answer is None:  # the client has disconnected, so there is nothing to send
             return
         if answer.reason:
             self._counts.refused_requests[answer.reason] += 1
@@ -85,7 +85,7 @@ class CollectorApp:
         raise RequestRejectedError(405, "method", sentence, allow_headers)
 
     def _find_route(self, path: str, headers: RequestHeaders) -> ModelRoute:
-        """Return the model's route; refuse the request for anything except its events."""
+        """Return the route of a request's path; refuse the request for every reason that doesn't need its events."""
         if path in self._endpoints:
             raise RequestRejectedError(405, "method", "POST isn't accepted here; GET it", ALLOW_READ_HEADERS)
         check_token(headers, self._token)

@@ -38,7 +38,7 @@ RETRY_AFTER_SECONDS = 30
 
 
 class Backpressure:
-    """The limits of one collector, over all clients together."""
+    """The limits on the events that one collector accepts, for all clients together."""
 
     def __init__(
         self,
@@ -67,7 +67,10 @@ class Backpressure:
         return self.check_queue_and_disk()
 
     def check_queue_and_disk(self) -> RequestRejectedError | None:
-        """Return the same for the limits that the operator has to act on: waiting events and disk space."""
+        """Return the refusal if too many events wait or the disk is nearly full; None otherwise.
+
+        The operator has to act on these two limits.
+        """
         if self._count_pending() >= self._settings.max_waiting:
             sentence = f"{self._settings.max_waiting} events wait for a run; send it later"
             return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
@@ -77,7 +80,7 @@ class Backpressure:
         return None
 
     def consume_allowance(self, events: int) -> None:
-        """Subtract accepted events. A batch may exceed the allowance; then later requests are refused for a time."""
+        """Subtract accepted events from the allowance. If a batch exceeds it, later requests are refused for a time."""
         self._allowance -= events
 
     def _refill_allowance(self) -> float:
@@ -123,14 +126,14 @@ class Collector:
         self._oldest_times: Mapping[str, float] = {}  # by model, as of the last periodic tasks
 
     async def start(self) -> None:
-        """Open the file as its only writer; raise BusyError if another collector has it."""
+        """Open the event file as its only writer; raise BusyError if another process has it."""
         self._commits.start(asyncio.get_running_loop())
         self._event_counts.update(await self._commits.run_function(EventStore.count_events))
         await self._apply_routes(self.routes)
         await self.run_periodic_tasks()
 
     async def _apply_routes(self, routes: ModelRoutes) -> None:
-        """Apply the routes, after raising the file's last number to the highest that a table has.
+        """Apply the routes. Before that, raise the file's last number to the highest number that a table has.
 
         So no number is used twice for a model, even if an older copy of the file was restored.
         """
@@ -162,13 +165,13 @@ class Collector:
         return result
 
     def check_health(self) -> tuple[bool, dict[str, Any]]:
-        """Return whether events can be accepted, and how many wait."""
+        """Return whether events can be accepted, and a status with the number of waiting events."""
         refusal = self.backpressure.check_queue_and_disk()
         status = "ending" if not self.is_alive else refusal.response.reason if refusal else "ok"
         return status == "ok", {"status": status, "waiting": self._count_pending()}
 
     async def collect_metrics(self) -> str:
-        """Return the collector's metrics, and those of the project unless they fail."""
+        """Return the collector's metrics, followed by the project's metrics unless reading these fails."""
         try:
             return self._format_own_metrics() + await asyncio.to_thread(self._extra_metrics)
         except OndatraError as error:
@@ -217,7 +220,7 @@ class Collector:
         )
 
     def _flushed_numbers(self, numbering: str) -> Mapping[str, int]:
-        """Return the highest number that each table has."""
+        """Return, by model, the highest number that its table has."""
         numbers_by_model = {}
         for model in [model for model, events in self._event_counts.items() if events]:
             try:
@@ -230,7 +233,10 @@ class Collector:
         return numbers_by_model
 
     def _reload_models(self) -> ModelRoutes | None:
-        """Return the routes of changed models that aren't applied yet; None if there are none."""
+        """Reload the models if their files have changed.
+
+        Return the new routes until they are applied; None otherwise.
+        """
         states = self._read_model_states()
         if states == self._model_states:
             return self._new_routes

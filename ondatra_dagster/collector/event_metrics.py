@@ -26,7 +26,7 @@ def format_event_metrics(
     file_bytes: int,
     free_bytes: int,
 ) -> str:
-    """Return all metrics as text, by model or reason where there are several."""
+    """Return all metrics as text, by model or by reason if there are several values."""
     now = time.time()
     ages = {model: max(now - oldest_times[model], 0.0) for model in pending_counts if model in oldest_times}
     received_bytes, commits = {"": counts.received_bytes}, {"": commit_count}

@@ -1,4 +1,4 @@
-"""The collector's HTTP server, which limits a request's head. At a stop it commits and answers requests first."""
+"""The collector's HTTP server, which limits a request's head. Before it stops, it commits and answers requests."""
 
 import asyncio
 import signal
@@ -27,10 +27,10 @@ INVALID_HTTP_MESSAGE = "Invalid HTTP request received."
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """A client's connection, with limits of time and size for a request's head, which uvicorn doesn't have.
+    """A client's connection. It limits the time and the size of a request's head, which uvicorn doesn't do.
 
-    The application reads the body and answers. A client may offer another protocol; Java's HTTP client does so
-    by default (Upgrade: h2c). The offer is ignored.
+    The application reads the body and answers. A client may offer another protocol; Java's HTTP client does so by
+    default (Upgrade: h2c). The offer is ignored.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -77,7 +77,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _feed_parser(self, data: bytes) -> None:
-        """Feed data to the parser; parse a request that offers another protocol again without the offer."""
+        """Feed data to the parser. A request that offers another protocol is parsed again without the offer."""
         try:
             while data:
                 data = self._feed_until_upgrade(data)
@@ -86,7 +86,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.send_400_response(INVALID_HTTP_MESSAGE)
 
     def _feed_until_upgrade(self, data: bytes) -> bytes:
-        """Feed data to the parser; return the bytes that are still to be parsed."""
+        """Feed data to the parser; return the bytes that still have to be parsed."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
@@ -142,7 +142,7 @@ def open_listener(host: str, port: int, *, token: str | None) -> socket.socket:
 
 
 def read_token(settings: Settings) -> str | None:
-    """Return the token that clients have to send, without the line break that a secret from a file may end with."""
+    """Return the token that clients have to send. A line break at its end, as from a file, isn't part of it."""
     return (settings.secret(EVENTS_TOKEN_VARIABLE) or "").strip() or None
 
 
@@ -173,7 +173,7 @@ class CollectorServer:
         self._server = uvicorn.Server(config)
 
     def run(self, on_start: Callable[[], None] = lambda: None) -> None:
-        """Serve until stop(), SIGTERM or SIGINT; raise StateError if the file can't be used."""
+        """Serve until stop(), SIGTERM or SIGINT; raise StateError if the event file can't be used."""
         handlers = self._handle_signals() if threading.current_thread() is threading.main_thread() else {}
         try:
             factory = self._server.config.get_loop_factory()
@@ -190,8 +190,8 @@ class CollectorServer:
     def _handle_signals(self) -> dict[int, Any]:
         """Let signals stop the server; return the previous handlers.
 
-        These handlers are set before uvicorn's. uvicorn raises the signals again after its end, and without
-        them the process would die.
+        These handlers are set before uvicorn's. uvicorn raises the signals again after its end, and without these
+        handlers the process would die.
         """
         return {
             signal_number: signal.signal(signal_number, lambda *_: self.stop())
@@ -203,7 +203,7 @@ class CollectorServer:
         try:
             await self.collector.start()
             await self._serve_until_stopped(on_start)
-        finally:  # also after a failed start: else its thread keeps the process alive, and its error is lost
+        finally:  # also after a failed start: else the collector's thread keeps the process alive and its error is lost
             await asyncio.to_thread(self.collector.stop)
 
     async def _serve_until_stopped(self, on_start: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
-"""The file `.ondatra/events.sqlite`, with the events that no table has yet. This module has its statements.
+"""The file `.ondatra/events.sqlite`, with the events that no table has yet. All its SQL statements are here.
 
-One process writes the file: the collector, or a flush while there is no collector (`open_locked_store`). Others
-only read. A number is never used twice, even if its request was deleted: a table
-keeps the last number that it has.
+One process writes the file: the collector, or a flush while there is no collector (`open_locked_store`). Other
+processes only read. A number is never used twice, even if its request was deleted, because a table keeps the last
+number that it has.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from ondatra_dagster.storage.sqlite_database import (
 )
 
 STORE_FILE_NAME = "events.sqlite"
-SEQUENCE_PREFIX = "ondatra.events/"  # the file's own id follows: the numbers of another file begin again
+SEQUENCE_PREFIX = "ondatra.events/"  # the file's own id follows, because another file's numbers begin again
 DIGEST_BYTES = 16
 MAX_DELETED_REQUESTS = 2000  # requests in one transaction: other requests wait for the collector meanwhile
 SCHEMA = SqliteSchema(
@@ -88,7 +88,7 @@ where model = :model and number > :after order by number limit :most
 """
 
 
-# the same from the index: so damage to either of the two hides no request
+# the same numbers from the index, so that damage to the table or the index hides no request
 SELECT_PAGE_NUMBERS = """
 select number from intake indexed by intake_of_model
 where model = :model and number > :after order by number limit :most
@@ -162,18 +162,21 @@ class EventStore:
         return StoreResult.NEW
 
     def delete_up_to(self, model: str, upto: int) -> int:
-        """Delete some of the requests that a table has; return how many events they had, 0 if none is left."""
+        """Delete the oldest requests that a table has, at most 2000; return how many events they had.
+
+        Return 0 if the table has no more of the requests.
+        """
         with self._store.write_transaction():
             rows = self._store.fetch_rows(DELETE_REQUESTS, {"model": model, "upto": upto, "most": MAX_DELETED_REQUESTS})
             return sum(events for (events,) in rows)
 
     def delete_keys(self, before: int) -> None:
-        """Delete the keys of requests that were received before that time, in microseconds since 1970."""
+        """Delete the keys of requests that were received before the time `before`, in microseconds since 1970."""
         with self._store.write_transaction():
             self._store.execute(DELETE_OLD_KEYS, (before,))
 
     def raise_last_number(self, last: int) -> None:
-        """Use only numbers above `last` from now on: an older copy of the file may have been restored."""
+        """Use only numbers above `last` from now on, because an older copy of the file may have been restored."""
         with self._store.write_transaction():
             rows = self._store.fetch_rows(SELECT_LAST_NUMBER)
             if not rows:
@@ -202,7 +205,10 @@ class EventStore:
 
 @contextlib.contextmanager
 def open_locked_store(settings: Settings, purpose: str, *, wait_seconds: float = 0) -> Iterator[EventStore]:
-    """Open the file, or create it, as its only writer; raise BusyError with the name of another writer."""
+    """Open the event file, or create it, as its only writer.
+
+    If there is another writer, raise BusyError with its name.
+    """
     path = settings.state / "locks" / f"{STORE_FILE_NAME}.lock"
     lock = FileLock(path, purpose=purpose, wait_seconds=wait_seconds)
     with lock:
@@ -216,23 +222,23 @@ def open_locked_store(settings: Settings, purpose: str, *, wait_seconds: float =
 
 
 def event_store_path(settings: Settings) -> Path:
-    """Return the file's path; in a dry run, the path of a copy."""
+    """Return the event file's path; in a dry run, the path of a copy."""
     return (settings.dry_run_folder.folder if settings.dry_run_folder else settings.state) / STORE_FILE_NAME
 
 
 def open_event_store(path: Path) -> AbstractContextManager[SqliteStore | None]:
-    """Open the file to read it; None when there is none, or it has no tables yet."""
+    """Open the event file to read it; the store is None if the file is missing or has no tables yet."""
     return open_existing_database(path, SCHEMA)
 
 
 def read_sequence_id(path: Path) -> str | None:
-    """Return the name that the file has in its tables' transactions; None without a file."""
+    """Return the name of this file's numbers in the transactions of tables; None without a file."""
     with open_event_store(path) as store:
         return _select_sequence_id(store) if store else None
 
 
 def summarize_pending(path: Path, model: str, number: int) -> PendingSummary:
-    """Summarize the waiting events of a model whose table has all up to that number."""
+    """Summarize a model's waiting events: those above `number`, the last number that its table has."""
     with open_event_store(path) as store:
         if store is None:
             return PendingSummary()
@@ -251,7 +257,7 @@ def count_stored_events(path: Path) -> dict[str, int]:
 
 
 def read_page_after(path: Path, model: str, number: int, *, limit: int) -> list[StoredRequest]:
-    """Return a model's next requests after that number, oldest first."""
+    """Return a model's next requests after the number `number`, oldest first."""
     with open_event_store(path) as store:
         if store is None:
             return []
@@ -274,7 +280,7 @@ def _to_stored_request(store: SqliteStore, row: SqlRow) -> StoredRequest:
 
 
 def _request_digest(number: int, model: str, received_at: int, events: int, stored_body: bytes) -> int | None:
-    """Return a request's digest; None if damage has changed a value's type."""
+    """Return a request's digest; None if damage has changed the type of a value."""
     try:
         return zlib.crc32(stored_body, zlib.crc32(f"{number:d} {model} {received_at:d} {events:d}".encode()))
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""A parser of events: it makes each a row of its model's table, by the columns that the model defines now.
+"""A parser of events. It makes each event a row of its model's table, by the columns that the model defines now.
 
-The application parses to validate, the flush parses to write. A valid event can be written unless the model has
-changed since.
+The application parses events to validate them, the flush to write them. A valid event can be written unless the
+model has changed since.
 """
 
 import datetime
@@ -52,11 +52,11 @@ class EventParser:
         self._fast_validator = FastEventValidator(columns, required_names=[column.name for column in self._required])
 
     def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
-        """Return how many events a body has, if all are surely valid; None if each has to be parsed."""
+        """Return how many events a body has if all are certainly valid; None if each event has to be parsed."""
         return self._fast_validator.count_if_all_valid(body, is_batch=is_batch)
 
     def parse_event(self, event: Any, notes: ParseNotes, received_at: datetime.datetime | None = None) -> list[Any]:
-        """Return the event's values in the order of the columns, and last the JSON of _extra; note its problems."""
+        """Return the event's values in the order of the columns, then the JSON for _extra; add problems to `notes`."""
         values = self._empty_row.copy()
         if type(event) is not dict:
             notes.add_problem("", "isn't an object; an event is one: {…}")
@@ -110,7 +110,7 @@ class EventParser:
 
 
 def _add_missing_problem(column: _RequiredColumn, event: dict[str, Any], notes: ParseNotes) -> None:
-    """Note that a column needs a value; a value that doesn't fit has been noted already."""
+    """Note that a required column has no value. If its value doesn't fit, that has been noted already."""
     field_name = next((field for field in event if field.casefold() == column.name.casefold()), None)
     if field_name is None:
         notes.add_problem(column.name, f"is missing; it is {column.type_name} NOT NULL")

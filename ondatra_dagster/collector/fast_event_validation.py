@@ -1,7 +1,7 @@
-"""A fast check whether a body's events fit their columns: msgspec decodes it as a type made of the columns.
+"""A fast check of a body's events against their columns: msgspec decodes the body as a type made of the columns.
 
-A yes is sure: event_to_row_parser would find no problem either. After a no, event_to_row_parser checks each
-event.
+A positive result is certain: event_to_row_parser would find no problem either. After a negative result,
+event_to_row_parser checks each event.
 """
 
 import datetime
@@ -30,7 +30,7 @@ PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # JSON writes such a name without 
 
 
 class _Field(NamedTuple):
-    """A field of the type, named by its position: a column's name may not be a valid Python name."""
+    """A field of the msgspec type. It is named by its position, because a column's name may not be valid in Python."""
 
     name: str
     column: str
@@ -68,7 +68,7 @@ class FastEventValidator:
         ]
 
     def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
-        """Return how many events the body has, if all are surely valid; None if not."""
+        """Return how many events the body has if all are certainly valid; None if some may not be."""
         if not self._is_supported:
             return None
         try:
@@ -80,7 +80,7 @@ class FastEventValidator:
         return len(events) if not self._parsed_columns or self._are_parsable(body, is_batch=is_batch) else None
 
     def _are_parsable(self, body: bytes, *, is_batch: bool) -> bool:
-        """Return whether the columns that msgspec didn't check are valid, by the parsers that the flush uses."""
+        """Return whether the flush's parsers find the columns valid that msgspec didn't check."""
         try:
             content = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -164,7 +164,10 @@ def _are_plain_names(names: Sequence[str]) -> bool:
 
 
 def _nested_type(event_type: EventType) -> Any:
-    """Return the same for a nested type. Nested timestamps need the parser: only columns' years are checked."""
+    """Return the msgspec type of a nested value; NEEDS_PARSER if msgspec can't check it.
+
+    Nested timestamps need the parser, because the years of only whole columns are checked.
+    """
     return NEEDS_PARSER if event_type.name in TIMESTAMP_TYPES else _msgspec_type(event_type)
 
 

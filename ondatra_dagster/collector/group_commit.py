@@ -26,7 +26,7 @@ class _Task(NamedTuple):
 
 
 class GroupCommit:
-    """A queue of requests from one event loop. Each is answered when its events are durable."""
+    """A queue of requests from one event loop. Each request is answered when its events are durable."""
 
     def __init__(self, open_store: Callable[[], AbstractContextManager[EventStore]]) -> None:
         self._open_store = open_store
@@ -51,7 +51,7 @@ class GroupCommit:
         return result
 
     async def run_function(self, job: Callable[[EventStore], Any]) -> Any:
-        """Run a function between two commits; return its result."""
+        """Run a function on the event file between two commits; return its result."""
         return await self._enqueue_task(None, job)
 
     async def _enqueue_task(self, request: EventRequest | None, job: Callable[[EventStore], Any] | None) -> Any:
@@ -64,7 +64,10 @@ class GroupCommit:
         return await answer
 
     def stop(self) -> None:
-        """Commit pending requests and close the file; raise the error that ended the thread, if it was unforeseen."""
+        """Commit pending requests and close the file.
+
+        Raise the error that ended the thread, unless it is a StateError.
+        """
         self._tasks.put(None)
         self._thread.join()
         if self._error and not isinstance(self._error, StateError):
@@ -82,7 +85,7 @@ class GroupCommit:
             self._fail_remaining()
 
     def _next_tasks(self) -> list[_Task | None]:
-        """Wait for the first task; return it with all others that are there by then."""
+        """Wait for a task; return it with all other tasks that have arrived by then."""
         tasks = [self._tasks.get()]
         while len(tasks) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
             tasks.append(self._tasks.get())
@@ -117,7 +120,7 @@ class GroupCommit:
                     self._set_results([(task.future, self._stop_error())])
 
     def _stop_error(self) -> StateError:
-        """Return the reason why no task can be done any more."""
+        """Return the error for tasks that arrive after the thread's end."""
         return self._error if isinstance(self._error, StateError) else StateError(STOPPING_MESSAGE)
 
     def _set_results(self, results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
@@ -125,7 +128,7 @@ class GroupCommit:
 
 
 def _result_or_error(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the function's result, or its StateError."""
+    """Return the function's result, or the StateError that it raised."""
     try:
         return function(*arguments)
     except StateError as error:

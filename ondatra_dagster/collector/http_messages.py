@@ -1,8 +1,8 @@
 """The collector's HTTP requests and responses. A refusal's body says what to do.
 
 A request's Host and Origin are checked: web pages send events only if the settings allow it. The owner of a web
-page can make its domain name mean this machine (DNS rebinding). The browser then takes the collector for a part
-of that site, and asks for no permission. But the request still names that site.
+page can make its domain name mean this machine (DNS rebinding). The browser then takes the collector for a part of
+that site, and asks for no permission. But the request's Host still names that site.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from ondatra_dagster.prometheus_format import CONTENT_TYPE
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
 METRICS_HEADERS: Headers = ((b"content-type", CONTENT_TYPE.encode()),)
-CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # the rest of the request isn't read
+CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # for a response after which the rest of the request isn't read
 
 
 class CollectorResponse(NamedTuple):
@@ -74,7 +74,10 @@ def check_token(headers: RequestHeaders, token: str | None) -> None:
 
 
 def check_content_type(headers: RequestHeaders) -> None:
-    """Refuse a body that isn't JSON: pages of any site can send forms and texts without a preflight request."""
+    """Refuse a body that isn't JSON, or that is compressed.
+
+    Pages of any site can send forms and texts without a preflight request, but not JSON.
+    """
     content_type = headers.get(b"content-type", b"")
     if not JSON_CONTENT_TYPE.fullmatch(content_type):
         sentence = "only JSON is accepted; send Content-Type: application/json"
@@ -126,7 +129,10 @@ async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: 
 
 
 async def _discard_rest(receive: Receive) -> None:
-    """Discard some of the body: a client that is cut off while it sends doesn't read the response."""
+    """Discard the rest of a body, up to a limit.
+
+    A client that is cut off while it sends doesn't read the response.
+    """
     size = 0
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DISCARD_SECONDS):
@@ -158,9 +164,9 @@ MAX_SHOWN_LENGTH = 100  # characters of a Host or an Origin in a response
 
 
 class HostCheck:
-    """The names under which requests may reach the collector.
+    """The host names under which requests may reach the collector.
 
-    With a token every name is allowed unless `events.hosts` lists some: a web page doesn't know the token.
+    With a token every name is allowed unless `events.hosts` lists some, because a web page doesn't know the token.
     """
 
     def __init__(self, settings: EventSettings, *, has_token: bool) -> None:
@@ -169,7 +175,7 @@ class HostCheck:
         self._is_allowed = functools.lru_cache(maxsize=256)(self._is_name_allowed)
 
     def check_host(self, headers: RequestHeaders) -> None:
-        """Refuse a request for another host."""
+        """Refuse a request whose Host header names another host."""
         host = headers.get(b"host", b"")
         if not self._is_allowed(host):
             raise _wrong_host_error(host.decode("latin-1"))
@@ -180,7 +186,7 @@ class HostCheck:
 
 
 def check_origin(headers: RequestHeaders, settings: EventSettings) -> None:
-    """Refuse events of a web page whose origin isn't in the settings; programs send no Origin."""
+    """Refuse events of a web page whose origin isn't in the settings. Programs other than browsers send no Origin."""
     origin = headers.get(b"origin")
     if origin is None or settings.allows_any_origin or origin.decode("latin-1") in settings.origins:
         return

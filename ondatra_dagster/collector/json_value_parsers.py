@@ -140,7 +140,7 @@ def _decimal_parser(event_type: EventType) -> ValueParser:
 def _is_exact(value: float, text: str) -> bool:
     """Return whether the float is exactly the number that was sent.
 
-    A number with more digits may become a float with few, so large floats don't count as exact.
+    A number that was sent with more digits may become a float with few, so large floats don't count as exact.
     """
     digits = re.sub(r"[eE].*|[-.]", "", text).strip("0")
     return len(digits) <= SAFE_DIGITS and abs(value) < 10**SAFE_DIGITS

@@ -25,7 +25,7 @@ class ModelRoute(NamedTuple):
 
 
 class ModelRoutes:
-    """The routes to a project's models of kind events; a project without one is refused with SelectionError."""
+    """The routes to a project's models of kind events. A project without such a model raises SelectionError."""
 
     def __init__(self, project: Project) -> None:
         self.models = {model.id: model for model in project.models.values() if not model.kind.has_query}
@@ -42,7 +42,7 @@ class ModelRoutes:
             self._routes[f"{path}/{BATCH_SEGMENT}"] = ModelRoute(model, reader, is_batch=True)
 
     def find_route(self, path: str) -> ModelRoute:
-        """Return the path's route, whatever its case; refuse the request if there is none."""
+        """Return the path's route, in upper or lower case; refuse the request if there is no such route."""
         if route := self._routes.get(path) or self._routes.get(path.casefold()):
             return route
         raise self._not_found_error(path)

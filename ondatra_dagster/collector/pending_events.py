@@ -1,7 +1,7 @@
 """The waiting events of a model, for status commands and for the flush that writes them.
 
-The table's own log holds the number up to which the table has events, in the commit of their rows. So a flush
-that is interrupted has written a batch entirely or not at all. To read the number takes neither Spark nor the
+The table's own log holds the number up to which the table has events, in the commit of their rows. So a flush that
+is interrupted has written a batch entirely or not at all. Reading this number needs neither Spark nor the
 collector.
 """
 
@@ -54,14 +54,14 @@ class ModelEvents:
         return read_sequence_id(self._path) or ""
 
     def summarize_pending(self) -> PendingSummary:
-        """Return how many events wait, and since when."""
+        """Return how many of the model's events wait, and since when."""
         numbering = self.sequence_id
         if not numbering:
             return PendingSummary()
         return summarize_pending(self._path, self._model.id, self._last_flushed_number(numbering))
 
     def read_batches(self, after: int | None) -> Iterator[EventBatch]:
-        """Yield batches that fit in memory: the events after that number that the real table doesn't have."""
+        """Yield the events above the number `after` that the real table doesn't have, in batches that fit in memory."""
         numbering = self.sequence_id
         number = max(after or 0, self._last_flushed_number(numbering)) if numbering else 0
         while numbering and (batch := self._read_batch(number)):
@@ -106,7 +106,7 @@ class ModelEvents:
 
 
 def delete_flushed_events(settings: Settings, model: Model) -> None:
-    """Delete the events that the model's table has, unless a collector runs: it does that itself."""
+    """Delete the events that the model's table has. If a collector runs, leave them, because it deletes them itself."""
     path = settings.state / event_store_path(settings).name
     if not path.exists():
         return

@@ -1,12 +1,12 @@
-"""The rows to send so that the API gets from a key's acknowledged rows to its desired rows. Pure: no clock, no file.
+"""The rows that bring the API from a delivery key's acknowledged rows to its desired rows.
 
-For each delivery key the queue knows the *acknowledged* rows (its base: what the API last acknowledged) and the
-*desired* rows (its target: what the table has now). Coalesced changes, retries, replays, dead letters and
-restored queues all use this one difference.
+The functions here are pure: they use no clock and no file. For each delivery key the queue knows two row sets. The
+*acknowledged* rows are its base: what the API last acknowledged. The *desired* rows are its target: what the table
+has now. Coalesced changes, retries, replays, dead letters and restored queues all use this one difference.
 
-A *row set* has a delivery key's rows at one moment: at most one row for a key that names rows, any number for a
-group. After an attempt without an answer it is unknown whether the API has the acknowledged rows or the rows of
-that attempt. Then `maybe_sent` is a row set too.
+A *row set* is a delivery key's rows at one moment. A key that names a single row has at most one row, a group has
+any number. After an unanswered attempt it is unknown whether the API has the acknowledged rows or the rows of that
+attempt. Then `maybe_sent` is the row set that the API may have instead.
 """
 
 import enum
@@ -24,7 +24,7 @@ class StoredRow(NamedTuple):
 
 
 class SentRow(NamedTuple):
-    """A row that is handed to push."""
+    """A row that push gets, with its change type."""
 
     change_type: ChangeType
     row: StoredRow
@@ -40,7 +40,7 @@ NO_ROWS: RowSet = ()
 
 
 def dump_row_set(image: RowSet) -> str:
-    """Return the row set as text, a line for each row; the JSON text of a row has no line breaks."""
+    """Return the row set as text with one line for each row, because a row's JSON text has no line breaks."""
     return "\n".join([f"{row.rowid} {row.layout_id} {row.payload}" for row in image])
 
 
@@ -56,16 +56,16 @@ def _load_row(line: str) -> StoredRow:
 
 
 class UnitKind(enum.Enum):
-    """The kind of a unit: which rows one delivery key has."""
+    """The kind of a unit: how many rows one delivery key has, and how they are sent."""
 
-    ROW = "row"  # one row: inserted, updated as a pair of images, deleted
-    VERSION = "version"  # the same, but one of several versions of a key, which are sent together
+    ROW = "row"  # one row, which is inserted, updated (as a pair of images) or deleted
+    VERSION = "version"  # one row, as above; all versions of a key are sent together
     GROUP = "group"  # any number of rows, always replaced as a whole
     MIRROR = "mirror"  # any number of rows; each attempt sends the present rows and nothing else
 
 
 class KeyState(NamedTuple):
-    """The known state of one delivery key."""
+    """The known state of one delivery key, as row sets."""
 
     acknowledged: RowSet
     desired: RowSet
@@ -80,22 +80,26 @@ class KeyState(NamedTuple):
         return None if self.maybe_sent is None else dump_row_set(self.maybe_sent)
 
     def if_delivered(self, shape: UnitKind) -> Self:
-        """Return the key's state after all sent rows are acknowledged."""
+        """Return the key's state after the API has acknowledged all sent rows."""
         return self._replace(acknowledged=NO_ROWS if shape is UnitKind.MIRROR else self.desired, maybe_sent=None)
 
     def if_unknown(self, sent_rows: Sequence[SentRow], shape: UnitKind) -> "KeyState":
-        """Return the key's state if the rows may have been sent and their outcome is unknown."""
+        """Return the key's state after an attempt that sent these rows and whose outcome is unknown."""
         return state_after(self, sent_rows, {row.result_key: SendResult.UNANSWERED for row in sent_rows}, shape)
 
     def count_rows(self, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
-        """Return how many rows of a batch the key takes; 0: nothing must be sent. An empty mirror is a call, too."""
+        """Return how many rows of a batch the key takes; 0 if nothing must be sent.
+
+        An empty mirror takes one row, because it is a call, too.
+        """
         return count_batch_rows(find_rows_to_send(self, shape, layouts), shape)
 
 
 def find_rows_to_send(key_state: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
-    """Return the rows that lead from the acknowledged to the desired rows, in sending order; none if both are the same.
+    """Return, in sending order, the rows that turn the acknowledged rows into the desired ones.
 
-    For a mirror these are the present rows, because the queue doesn't store its rows at the API.
+    Return no rows if both row sets are the same. For a mirror return all present rows, because the queue doesn't
+    store which rows of it the API has.
     """
     is_certain = shape is not UnitKind.MIRROR and key_state.maybe_sent is None
     if is_certain and has_same_rows(key_state.acknowledged, key_state.desired, layouts):
@@ -104,12 +108,12 @@ def find_rows_to_send(key_state: KeyState, shape: UnitKind, layouts: Mapping[int
 
 
 def count_batch_rows(sent_rows: Sequence[SentRow], shape: UnitKind) -> int:
-    """Return how many rows of a batch these sent rows take; an empty mirror takes one."""
+    """Return how many rows of a batch these sent rows count as; an empty mirror counts as one."""
     return max(len(sent_rows), 1) if shape is UnitKind.MIRROR else len(sent_rows)
 
 
 def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
-    """Return whether both have the same rows, in any order and with any rowids."""
+    """Return whether two row sets have the same content; the order and the rowids don't matter."""
     if len(left) != len(right):
         return False
     if {row.layout_id for row in (*left, *right)} <= {left[0].layout_id if left else 0}:
@@ -130,7 +134,7 @@ def _diff_row(key_state: KeyState) -> list[SentRow]:
         # maybe_sent has the newest rows that the API can have
         return [SentRow(ChangeType.DELETE, row) for row in key_state.maybe_sent or base]
     if key_state.maybe_sent == NO_ROWS and base:
-        # it is unknown whether the delete arrived, so it is sent first again
+        # it is unknown whether the delete arrived, so it is sent again before the insert
         return [SentRow(ChangeType.DELETE, base[0]), SentRow(ChangeType.INSERT, target[0])]
     if not base:
         return [SentRow(ChangeType.INSERT, target[0])]
@@ -141,7 +145,7 @@ def _diff_row(key_state: KeyState) -> list[SentRow]:
 def _diff_group(key_state: KeyState) -> list[SentRow]:
     deleted_rows = key_state.acknowledged
     if key_state.maybe_sent and (key_state.acknowledged or not key_state.desired):
-        # without acknowledged rows, an unanswered insert is repeated; else all rows that may be there are
+        # if the API had no rows, an unanswered insert is repeated; otherwise all rows that the API may have are
         # deleted first
         deleted_rows = tuple(dict.fromkeys((*key_state.acknowledged, *key_state.maybe_sent)))
     return [
@@ -157,20 +161,21 @@ _DIFFS: Mapping[UnitKind, Callable[[KeyState], list[SentRow]]] = {
 
 
 class SendResult(enum.Enum):
-    """The outcome of one sent row, as far as it changes the acknowledged rows."""
+    """The result of sending one row, as far as it tells which rows the API has now."""
 
     DELIVERED = "delivered"
-    REFUSED = "refused"  # the API said no: it has what it had
-    FAILED = "failed"  # certainly not taken
-    UNANSWERED = "unanswered"  # it may have been taken
+    REFUSED = "refused"  # the API refused the row, so its data is unchanged
+    FAILED = "failed"  # the API certainly didn't take the row
+    UNANSWERED = "unanswered"  # the API may have taken the row
 
 
 def state_after(
     key_state: KeyState, sent_rows: Sequence[SentRow], fates: Mapping[str, SendResult], shape: UnitKind
 ) -> KeyState:
-    """Return the key's state after each sent row got its result (by result key); the desired rows stay.
+    """Return the key's state after an attempt; `fates` has each sent row's result, by result key.
 
-    `key_state` is the key's state when the rows were sent; its desired rows are the rows that were sent.
+    `key_state` is the state when the rows were sent, and its desired rows are the rows that were sent. The attempt
+    doesn't change the desired rows.
     """
     row_results = [(row, fates[row.result_key]) for row in sent_rows]
     return _STATES_AFTER.get(shape, _row_state_after)(key_state, row_results)
@@ -183,7 +188,7 @@ def _row_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendResu
     old_state = key_state
     for row, result in fate:
         if row.change_type is ChangeType.UPDATE_PREIMAGE:
-            continue  # it only shows push the old row
+            continue  # a preimage only shows push the old row
         image = NO_ROWS if row.change_type is ChangeType.DELETE else (row.row,)
         if result is SendResult.DELIVERED:
             key_state = KeyState(image, key_state.desired)
@@ -200,11 +205,14 @@ def _row_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendResu
 
 
 def _maybe_sent_after(key_state: KeyState, maybe_sent: RowSet) -> RowSet:
-    """Return the rows that the API may have instead of the acknowledged ones after one more unanswered attempt."""
+    """Return the rows that the API may have instead of the acknowledged ones after an unanswered attempt.
+
+    `maybe_sent` are the rows that this attempt leaves at the API if they arrived.
+    """
     if not maybe_sent:
-        return key_state.maybe_sent or NO_ROWS  # rows that were sent before the delete may still be there
+        return key_state.maybe_sent or NO_ROWS  # the API may have rows that were sent before the delete
     if key_state.maybe_sent == NO_ROWS:
-        return NO_ROWS  # the delete before it has no answer yet, and is sent first again
+        return NO_ROWS  # the delete before this insert has no answer yet, and is sent again first
     return maybe_sent
 
 
@@ -216,7 +224,7 @@ def _group_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendRe
         row.row for row, result in fate if result is SendResult.DELIVERED and row.change_type is final_change_type
     ]
     if SendResult.UNANSWERED in results or (SendResult.FAILED in results and delivered_rows):
-        # some of these rows may be there, and some of earlier attempts: the whole group is sent again
+        # the API may have some of these rows, and some of earlier attempts: the whole group is sent again
         return key_state._replace(maybe_sent=tuple(dict.fromkeys((*(key_state.maybe_sent or ()), *key_state.desired))))
     if not delivered_rows or SendResult.FAILED in results:
         return key_state
@@ -228,6 +236,6 @@ def _group_state_after(key_state: KeyState, fate: Sequence[tuple[SentRow, SendRe
 
 _STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {
     UnitKind.GROUP: _group_state_after,
-    # the next attempt sends the rows of that time, whatever the outcome of this one
+    # the next attempt sends the rows that the table has then, whatever the outcome of this attempt
     UnitKind.MIRROR: lambda key_state, _: key_state,
 }

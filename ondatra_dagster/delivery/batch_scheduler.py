@@ -1,7 +1,7 @@
-"""The scheduling of batches: which are next, which are in flight, and the threads that push them.
+"""The scheduling of a run's batches: the next batches, the batches in flight, and the threads that push them.
 
-The circuit breaker lets batches through until the API is down or the run must stop. Batches that a crashed
-process left frozen are sent first; rows that crash the process each time are rejected.
+The circuit breaker lets batches through until the API is down or the run must stop. Batches that a crashed process
+left frozen are sent first. Rows that crash the process each time are rejected.
 """
 
 import collections
@@ -27,16 +27,19 @@ CRASHES_BEFORE_SPLIT = 3
 
 
 class CircuitBreaker:
-    """A switch that lets calls through until it trips; it isn't reset. Threads share it."""
+    """A circuit breaker. It lets calls through until it trips, and isn't reset after that. Threads share it."""
 
     def __init__(self, may_continue: Callable[[], bool]) -> None:
         self._lock = threading.Lock()
         self._may_continue = may_continue
         self._allows_calls = True
-        self._outages_by_poll = {False: 0, True: 0}  # consecutive outages of pushes and of polls
+        self._outages_by_poll = {False: 0, True: 0}  # consecutive outages: False of pushes, True of polls
 
     def try_enter(self, on_enter: Callable[[], None] = lambda: None) -> bool:
-        """Return whether one more batch may start; `on_enter` is called before another thread can trip the switch."""
+        """Return whether one more batch may start.
+
+        If so, `on_enter` is called before another thread can trip the circuit breaker.
+        """
         with self._lock:
             self._allows_calls = self._allows_calls and interruption.received_signal() is None and self._may_continue()
             if self._allows_calls:
@@ -54,7 +57,7 @@ class CircuitBreaker:
 
     @property
     def consecutive_outages(self) -> int:
-        """Return the longer of two streaks of outages. Pushes and polls are counted separately."""
+        """Return the number of consecutive outages of pushes or of polls, whichever is higher."""
         return max(self._outages_by_poll.values())
 
     def record_result(self, push_result: PushResult, *, is_poll: bool = False) -> None:
@@ -66,21 +69,21 @@ class CircuitBreaker:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class InFlightBatch:
-    """A batch in flight: a thread gets it with its journal, and returns it with its result or an error."""
+    """A batch that is pushed or polled. A thread gets it with a journal, and returns it with a result or an error."""
 
     batch: Batch
-    journal: ResponseJournal | None  # None: it is a job, which is polled
+    journal: ResponseJournal | None  # None for a job, which is polled
     started_at: float = 0.0
     ended_at: float = 0.0
-    result: PushResult | None = None  # None: it wasn't sent
-    error: BaseException | None = None  # raised in place of a result
-    is_in_push: bool = False  # push() was called and has not returned: it runs, or has raised
+    result: PushResult | None = None  # None if the batch wasn't sent
+    error: BaseException | None = None  # raised instead of a result
+    is_in_push: bool = False  # push() was called and hasn't returned: it still runs, or has raised an error
 
 
 class WorkerThreads:
-    """A pool of at most `count` threads, each started when there is a batch for it.
+    """A pool of at most `count` threads. A thread is started only when there is a batch for it.
 
-    They don't keep the process alive: the caller handles the batches that are left.
+    The threads don't keep the process alive. The caller handles the batches that are left then.
     """
 
     def __init__(self, work: Callable[[InFlightBatch], None], count: int) -> None:
@@ -88,10 +91,10 @@ class WorkerThreads:
         self._count = count
         self._threads: list[threading.Thread] = []
         self._tasks: queue.SimpleQueue[InFlightBatch | None] = queue.SimpleQueue()
-        self._returned: queue.SimpleQueue[InFlightBatch | None] = queue.SimpleQueue()  # None: wakes the waiter
+        self._returned: queue.SimpleQueue[InFlightBatch | None] = queue.SimpleQueue()  # None wakes wait_for_results()
 
     def submit(self, task: InFlightBatch) -> None:
-        """Submit a batch to the next free thread; the order is kept."""
+        """Submit a batch to the next free thread. Threads take the batches in the order of submission."""
         if len(self._threads) < self._count:
             thread = threading.Thread(target=self._run_tasks, name=f"push-{len(self._threads) + 1}", daemon=True)
             self._threads.append(thread)
@@ -99,9 +102,9 @@ class WorkerThreads:
         self._tasks.put(task)
 
     def wait_for_results(self, timeout_seconds: float | None = None) -> list[InFlightBatch]:
-        """Return the next batch that ends, and all others that have ended by then, in that order.
+        """Wait until a batch ends; return it with all others that have ended by then, in the order of their ends.
 
-        Return none of them after the timeout or a call of wake_waiter().
+        The list is empty after the timeout. A call of wake_waiter() ends the wait early.
         """
         returned_batches = []
         with contextlib.suppress(queue.Empty):
@@ -111,11 +114,11 @@ class WorkerThreads:
         return [in_flight_batch for in_flight_batch in returned_batches if in_flight_batch]
 
     def wake_waiter(self) -> None:
-        """Make wait_for_results() return."""
+        """Make a waiting wait_for_results() return at once."""
         self._returned.put(None)
 
     def shut_down(self) -> None:
-        """Wait for all batches that were submitted, then for the threads."""
+        """Wait until all submitted batches have ended, then until the threads have ended."""
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
@@ -131,7 +134,7 @@ class WorkerThreads:
 
 
 class BatchScheduler:
-    """The batches of one run: those in flight, and those that are next."""
+    """A scheduler of one run's batches: it knows the batches in flight and chooses the next ones."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class BatchScheduler:
         self._last_number = self._last_restored_number
 
     def next_batches(self) -> list[Batch]:
-        """Return the batches to start now; the caller may have a transaction."""
+        """Return the batches to start now. A transaction of the caller may be open."""
         batches: list[Batch] = []
         while self.circuit_breaker.try_enter() and (batch := self._next_batch(batches)):
             batches.append(batch)
@@ -177,7 +180,10 @@ class BatchScheduler:
 
     @contextlib.contextmanager
     def remove_returned(self, flights: Sequence[InFlightBatch]) -> Iterator[None]:
-        """Remove these batches from flight; put them back if the body fails, because its transaction is rolled back."""
+        """Remove these batches from those in flight during the `with` block.
+
+        If the block fails, its transaction is rolled back. Then these batches are in flight again.
+        """
         for in_flight_batch in flights:
             del self.in_flight_batches[in_flight_batch.batch.id]
         try:
@@ -187,11 +193,14 @@ class BatchScheduler:
             raise
 
     def next_polls(self) -> Sequence[Batch]:
-        """Return the jobs to be polled now."""
+        """Return the batches whose jobs must be polled now, and remove them from the open jobs."""
         return self.open_jobs.pop_due_jobs() if self._may_poll() else ()
 
     def seconds_to_poll(self) -> float | None:
-        """Return the seconds to the next poll while batches are in flight; None: not before one of them returns."""
+        """Return the seconds until the next poll while batches are in flight.
+
+        Return None if there is nothing to poll before one of these batches returns.
+        """
         return self.open_jobs.seconds_to_next() if self._may_poll() else None
 
     def _may_poll(self) -> bool:
@@ -199,7 +208,10 @@ class BatchScheduler:
         return not is_one_alone and self.circuit_breaker.try_enter()
 
     def wait_for_next_job(self) -> bool:
-        """Wait for an open job while nothing is in flight; return whether there is one to poll."""
+        """Wait until an open job must be polled, while no batch is in flight.
+
+        Return False if there is no such job, or if this run doesn't wait that long.
+        """
         return self.circuit_breaker.try_enter() and self.open_jobs.wait_for_next()
 
     def is_claimed_in_run(self, batch: Batch) -> bool:
@@ -207,12 +219,15 @@ class BatchScheduler:
         return batch.number > self._last_restored_number
 
     def has_other_split(self, batch_key: str) -> bool:
-        """Return whether another part of the batch with this key waits to be sent."""
+        """Return whether another part of the split batch with this key waits to be sent."""
         return any(batch.batch_key == batch_key for batch in self._restored_batches)
 
 
 def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: JournalPool) -> list[Batch]:
-    """Return the frozen batches; split one after its third crash, so that the failing unit is alone."""
+    """Return the frozen batches, with their crashes counted.
+
+    A batch is split after its third crash, so that the failing unit is alone.
+    """
     restored_batches = []
     for batch in frozen:
         journal = journals.find_journal(batch.batch_key)
@@ -236,7 +251,10 @@ def has_crashed_too_often(batch: Batch) -> bool:
 
 
 def reject_crashing_rows(batch: Batch) -> PushResult:
-    """Return the rejection of a unit that crashed the process alone too often; push doesn't get it again."""
+    """Return a result that rejects the batch's unit, which alone crashed the process too often.
+
+    Push doesn't get this unit again.
+    """
     message = f"this row alone ended the process {batch.crash_count} times; correct the push function and replay it"
     # the API may have taken the row before the process ended
     return PushResult(dict.fromkeys(batch.result_keys, RowOutcome(Verdict.REJECT, message)), unanswered_calls=1)

@@ -1,11 +1,12 @@
 """The delivery of one sync's batches, from claim to settlement, until no batch is left to send.
 
-Threads push the batches, at most `max_concurrent` at once. Only the calling thread uses the queue: in one
-transaction it settles all returned batches and claims as many new ones, while others are in flight. It claims
-some ahead, so that no thread waits for the disk. Batches that a crashed run left frozen are sent first.
+Threads push the batches, at most `max_concurrent` at once. Only the calling thread uses the queue. In one
+transaction it settles all returned batches and claims as many new ones, while other batches are in flight. Some
+batches are claimed ahead, so that no thread waits for the disk. Batches that a crashed run left frozen are sent
+first.
 
-If push makes jobs of batches, an open job is a batch in flight: it is polled until it has ended, or until this
-run has waited long enough.
+If push makes jobs of batches, a batch counts as in flight while its job is open. The job is polled until it has
+ended, or until this run has waited long enough.
 """
 
 import dataclasses
@@ -38,10 +39,10 @@ from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.response_journal import JournalPool
 from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 
-MAX_IDLE_SECONDS = 10.0  # without a returned batch
-# Batches that are claimed before a thread is free for them, or that wait for their commit: half of them share
-# one. If batches are large, fewer are claimed: their rows are in memory, and a crash keeps them from newer
-# values.
+MAX_IDLE_SECONDS = 10.0  # the longest wait for a returned batch before on_idle() is called
+# The most batches that are claimed before a thread is free for them, or that wait for their commit. Half of them
+# share one commit. Fewer large batches are claimed ahead: their rows are in memory, and after a crash they are sent
+# without newer values.
 MAX_BATCHES_AHEAD = 7
 MAX_ROWS_AHEAD = 2_000
 MISSING_POLL = "the push function no longer has a poll() for their job: the rows are sent again"
@@ -55,16 +56,16 @@ class DeliverySettings:
     run_id: str
     journal_path: Path
     push: PushSettings
-    functions: Collection[str] = ("push",)  # which of push, poll, finalize the file has
+    functions: Collection[str] = ("push",)  # those of push, poll and finalize that the file has
 
     @classmethod
     def from_config(cls, config: PushConfig, *, run_id: str, journal: Path) -> Self:
-        """Return the settings that a push function's file gives."""
+        """Return the settings for a run with the config of a push function's file."""
         return cls(run_id=run_id, journal_path=journal, push=config.push, functions=config.functions)
 
     @property
     def max_claimed(self) -> int:
-        """Return how many batches may be claimed at once; jobs and whole contents aren't claimed ahead."""
+        """Return how many batches may be claimed at once. Jobs and whole tables or partitions aren't claimed ahead."""
         push = self.push
         if push.batch_mode == "async" or push.batch_size == WHOLE_TABLE_SIZE:
             return push.max_concurrent
@@ -73,7 +74,7 @@ class DeliverySettings:
 
 @dataclasses.dataclass(slots=True)
 class DeliveryResult:
-    """The result of a delivery."""
+    """The result of one call of deliver()."""
 
     batch_count: int = 0
     is_outage: bool = False  # the run gave up on the API
@@ -81,14 +82,14 @@ class DeliveryResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryHooks:
-    """The functions that a delivery calls: its clock, and the run's tasks in the meantime."""
+    """The functions that a delivery calls: its clock, and the tasks that the run does during the delivery."""
 
     clock: Callable[[], float]
     on_settled: Callable[[Batch, SettledBatch], None]
     may_continue: Callable[[], bool] = lambda: True
     row_retry_seconds: Callable[[int], float] = row_retry_seconds
     sleep: Callable[[float], None] = interruption.sleep
-    on_idle: Callable[[], None] = lambda: None  # called when nothing returned for `idle_seconds()`
+    on_idle: Callable[[], None] = lambda: None  # called after `idle_seconds()` without a returned batch
     idle_seconds: Callable[[], float] = lambda: MAX_IDLE_SECONDS  # called before each wait
 
 
@@ -102,9 +103,9 @@ def deliver(
     only_polls: bool = False,
     counter: UnitCounter | None = None,
 ) -> DeliveryResult:
-    """Send all pending units; with `only_polls` send none, but poll the open jobs.
+    """Send all pending units. With `only_polls` send no units, but poll the open jobs.
 
-    `counter` counts the run's units; without it they are counted from now on.
+    `counter` counts the run's units. Without it, a new counter counts the units from now on.
     """
     stored_batches = load_batches(queue)
     jobs = OpenJobs(
@@ -129,7 +130,7 @@ def deliver(
 
 @dataclasses.dataclass(slots=True)
 class _DeliveryLoop:
-    """The state of one run of deliver()."""
+    """The state of one call of deliver()."""
 
     queue: Queue
     push: BatchSink
@@ -165,7 +166,7 @@ class _DeliveryLoop:
                     self.hooks.on_idle()
                 self._start_batches(scheduler.next_polls())
         except Exception as error:
-            # wait for the batches in flight, which stay frozen
+            # the batches in flight stay frozen; wait until their threads have ended
             scheduler.circuit_breaker.stop()
             self.workers.shut_down()
             self.journals.close()
@@ -191,7 +192,10 @@ class _DeliveryLoop:
         return self.result
 
     def _settle_after_interrupt(self, returned_batches: Sequence[InFlightBatch]) -> None:
-        """Settle the batches that return in the next seconds, too; the circuit breaker lets no other batch start."""
+        """Settle these batches, and those that return in the next seconds.
+
+        The circuit breaker lets no new batch start.
+        """
         in_flight = self.scheduler.in_flight_batches
         stopped_count = 0  # batches whose push stopped before another call
         give_up_at = time.monotonic() + INTERRUPT_GRACE_SECONDS
@@ -212,7 +216,7 @@ class _DeliveryLoop:
         return idle_seconds if poll_seconds is None else min(poll_seconds, idle_seconds)
 
     def _start_batches(self, batches: Sequence[Batch]) -> None:
-        """Hand the batches to the threads; their frozen rows are committed by now."""
+        """Hand the batches to the threads. Their frozen rows must be committed before that."""
         for batch in batches:
             journal = None if batch.job else self.journals.journal_for(batch.batch_key)
             in_flight_batch = InFlightBatch(batch, journal)
@@ -220,7 +224,10 @@ class _DeliveryLoop:
             self.workers.submit(in_flight_batch)
 
     def _push_or_poll(self, flight: InFlightBatch) -> None:
-        """Set the batch's result, in a thread; it stays None if the circuit breaker stopped the batch."""
+        """Push the batch or poll its job, in a thread, and set its result.
+
+        The result stays None if the circuit breaker stopped the batch.
+        """
         batch, journal, breaker = flight.batch, flight.journal, self.scheduler.circuit_breaker
         flight.started_at = flight.ended_at = batch.job.submitted_at if batch.job else self.hooks.clock()
         if has_crashed_too_often(batch):
@@ -239,7 +246,8 @@ class _DeliveryLoop:
                 result = self.push(push_batch, journal)
                 flight.is_in_push = False
                 if batch.is_split:
-                    # before the settlement: after a crash in between, the next part must not get its responses
+                    # before the settlement: after a crash in between, the next part must not get this part's
+                    # responses
                     journal.record_settled()
             else:
                 result = None
@@ -254,7 +262,8 @@ class _DeliveryLoop:
     def _settle_returned(self, returned_batches: Sequence[InFlightBatch]) -> None:
         """Settle the returned batches, and start as many others.
 
-        All share one commit, because on a slow disk a commit takes longer than everything else here.
+        All settlements and claims share one commit, because on a slow disk a commit takes longer than everything
+        else here.
         """
         finished_batches = [in_flight_batch for in_flight_batch in returned_batches if not in_flight_batch.error]
         settled_batches: list[tuple[Batch, SettledBatch]] = []
@@ -281,7 +290,10 @@ class _DeliveryLoop:
                 raise in_flight_batch.error
 
     def _settle_or_requeue(self, flight: InFlightBatch) -> SettledBatch | None:
-        """Settle the batch and return its outcomes; return None when its rows stay in the queue."""
+        """Settle the batch and return its outcomes.
+
+        Return None if the batch wasn't sent, or if its job is still open: its rows stay in the queue.
+        """
         if flight.result is None:
             self._release_unsent(flight.batch)
             return None
@@ -319,14 +331,17 @@ class _DeliveryLoop:
         return settled_batch
 
     def _release_unsent(self, batch: Batch) -> None:
-        """Release a batch that isn't sent in this run; jobs and batches of an earlier run stay frozen."""
+        """Release a batch that isn't sent in this run, so that its units are pending again.
+
+        Batches with a job and batches of an earlier run stay frozen.
+        """
         if batch.job:
             self.scheduler.open_jobs.add_job(batch)
         elif self.scheduler.is_claimed_in_run(batch):
             release_batch(self.queue, batch)
 
     def _reset_push_starts(self, flights: Iterable[InFlightBatch]) -> None:
-        """Don't count this shutdown as a crash of these batches."""
+        """Store the push starts of these batches, so that this shutdown doesn't count as a crash of them."""
         with self.queue.store.write_transaction():
             for in_flight_batch in flights:
                 if in_flight_batch.journal:

@@ -1,6 +1,6 @@
-"""The call of finalize(), once no unit of a sync waits; until then it is pending.
+"""The call of finalize(). It is pending until no unit of the sync waits any more.
 
-Its sums are in the queue's file; the transaction that settles rows adds to them.
+The sums for the call are in the queue's file. The transaction that settles rows adds to these sums.
 """
 
 import uuid
@@ -18,22 +18,22 @@ from ondatra_dagster.errors import PushContractError
 
 
 class PendingFinalize(NamedTuple):
-    """The arguments of the next call of finalize()."""
+    """The numbers for the next call of finalize(), and the key of its journal."""
 
     succeeded: int
-    failed: int  # rejected, or failed too often
-    journal_key: str  # of the journal of its call: a new one after each failure
+    failed: int  # units that were rejected, or that failed too often
+    journal_key: str  # the key of the call's journal, a new one after each failed call
 
 
 def schedule_finalize(queue: Queue, settled_batch: SettledBatch) -> None:
-    """Add a settled batch to the pending call of finalize(); the caller has the transaction."""
+    """Add a settled batch to the sums for the pending call of finalize(), in the caller's transaction."""
     counts = settled_batch.counts
     succeeded_count, failed_count = counts[UnitOutcome.SUCCEEDED].total(), counts[UnitOutcome.REJECTED].total()
     add_finalize_counts(queue, succeeded=succeeded_count, failed=failed_count)
 
 
 def add_finalize_counts(queue: Queue, *, succeeded: int, failed: int) -> None:
-    """Add units that have ended to the pending call's sums; the caller has the transaction."""
+    """Add units that have ended to the pending call's sums, in the caller's transaction."""
     old_call = load_pending_finalize(queue) or PendingFinalize(0, 0, _new_journal_key())
     succeeded, failed = old_call.succeeded + succeeded, old_call.failed + failed
     _store_pending_finalize(queue, old_call._replace(succeeded=succeeded, failed=failed))
@@ -49,7 +49,7 @@ def _store_pending_finalize(queue: Queue, finalize_call: PendingFinalize | None)
 
 
 def renew_pending_finalize(queue: Queue, *, journal: Path) -> None:
-    """Give the pending call of a lost queue a new journal key, unless its journal still exists."""
+    """Give the pending call of a queue that was lost a new journal key, unless the call's journal still exists."""
     pending_call = load_pending_finalize(queue)
     path = _journal_path(journal)
     if pending_call and not (path.exists() and read_batch_key(path) == pending_call.journal_key):
@@ -65,7 +65,10 @@ def _new_journal_key() -> str:
 
 
 def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None:
-    """Call finalize() if it is pending. Return why it failed and stays pending; None otherwise."""
+    """Call finalize() if a call is pending.
+
+    If the call fails, it stays pending: return the reason. Otherwise return None.
+    """
     pending_call = load_pending_finalize(queue)
     if pending_call is None:
         return None
@@ -74,7 +77,7 @@ def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None
     try:
         push.finalize(pending_call.succeeded, pending_call.failed, columns=columns, journal=calls)
     except PushContractError as error:
-        # the next attempt makes its calls again: the responses of this one don't count for them
+        # the next attempt makes all HTTP calls again, so it must not get the responses of this attempt
         _store_pending_finalize(queue, pending_call._replace(journal_key=_new_journal_key()))
         calls.discard()
         return str(error)
@@ -84,6 +87,6 @@ def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None
 
 
 def clear_pending_finalize(queue: Queue) -> None:
-    """Delete the pending call, because the file has no finalize() any more."""
+    """Delete the pending call, because the push function's file no longer has a finalize()."""
     if load_pending_finalize(queue):
         _store_pending_finalize(queue, None)

@@ -13,7 +13,10 @@ GC_THRESHOLD = 100_000  # new objects before a collection; Python's own threshol
 
 @contextlib.contextmanager
 def raise_gc_threshold() -> Iterator[None]:
-    """Raise the threshold for the body, unless the user has set it higher or switched the collector off."""
+    """Raise the garbage collector's threshold for the `with` block.
+
+    A threshold that the user has set higher stays. A collector that the user switched off stays off.
+    """
     thresholds = gc.get_threshold()
     if 0 < thresholds[0] < GC_THRESHOLD:
         gc.set_threshold(GC_THRESHOLD, *thresholds[1:])

@@ -1,4 +1,4 @@
-"""The polling of the jobs of an asynchronous API: which to poll next, and for how long in one run."""
+"""The polling of an asynchronous API's jobs: which job to poll next, and how long one run waits for jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,7 +12,7 @@ MAX_TOTAL_WAIT_SECONDS = 900.0  # the longest wait of a run in total: other runs
 
 
 class OpenJobs:
-    """The batches that are jobs, between two polls."""
+    """The batches with open jobs that aren't being polled at the moment."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class OpenJobs:
         return len(self._batches)
 
     def extend_wait(self) -> None:
-        """Restart the time that the run waits, after a job was submitted or has ended."""
+        """Start the run's wait for jobs again, because a job was submitted or has ended."""
         self._wait_until = self._clock() + MAX_WAIT_FOR_NEWS_SECONDS
 
     def add_job(self, batch: Batch) -> None:
@@ -45,19 +45,19 @@ class OpenJobs:
         return Job(reference, submitted_at, self._next_poll_at(submitted_at, submitted_at))
 
     def next_poll_at(self, job: Job, now: float) -> float:
-        """Return when to poll a job again that is still open now."""
+        """Return when to poll a job again that a poll at the time `now` found open."""
         return self._next_poll_at(_submitted_at(job, now), now)
 
     def _next_poll_at(self, submitted_at: float, now: float) -> float:
         return min(now + self._interval_seconds, max(submitted_at + self._timeout_seconds, now))
 
     def is_timed_out(self, job: Job) -> bool:
-        """Return whether a job that is still open now has timed out."""
+        """Return whether a job that is still open has timed out by now."""
         now = self._clock()
         return now >= _submitted_at(job, now) + self._timeout_seconds
 
     def pop_due_jobs(self) -> Sequence[Batch]:
-        """Return the jobs to be polled now, and remove them."""
+        """Return the batches whose jobs must be polled now, and remove them from the open jobs."""
         now = self._clock()
         due_batches = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_time(now) <= now]
         for batch in due_batches:
@@ -65,13 +65,13 @@ class OpenJobs:
         return due_batches
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until the next poll; None when there is no job."""
+        """Return the seconds until the next poll; None if there is no job."""
         now = self._clock()
         times = [batch.job.next_poll_time(now) for batch in self._batches.values() if batch.job]
         return max(min(times) - now, 0.0) if times else None
 
     def wait_for_next(self) -> bool:
-        """Wait until a job must be polled; return False when this run doesn't wait that long."""
+        """Wait until a job must be polled. Return False if there is none, or if this run doesn't wait that long."""
         seconds = self.seconds_to_next()
         if seconds is None or self._clock() + seconds > self._wait_until:
             return False
@@ -87,6 +87,6 @@ def _submitted_at(job: Job, now: float) -> float:
 
 
 def unanswered_job_result(batch: Batch, reason: str) -> PushResult:
-    """Return the result of a job that isn't polled any more: its rows are sent again when they are due."""
+    """Return the result for a batch whose job isn't polled any more. Its rows are sent again when they are due."""
     # the job may still succeed later
     return PushResult(dict.fromkeys(batch.result_keys, RowOutcome.implicit_error(reason)), calls=1, unanswered_calls=1)

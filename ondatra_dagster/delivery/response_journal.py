@@ -1,13 +1,13 @@
 """The journal of a frozen batch: it stores each HTTP response, so that a crash doesn't send its call again.
 
-A line is one write to an append-only file, which survives the process without an fsync. The last word of a line
-is its checksum. A crash during a write leaves a torn last line, which is ignored. A damaged line is ignored
-too, with all lines after it.
+Each line is one write to an append-only file, so it survives the end of the process without an fsync. The last word
+of a line is its checksum. A crash during a write leaves a torn last line, which is ignored. A damaged line is
+ignored too, with all lines after it.
 
-A re-run of the same batch makes the same calls in the same order. The journal answers them as far as it goes. A
-call that was under way has no line: it is sent again with the same idempotency key.
+A re-run of the same batch makes the same calls in the same order. The journal answers the calls whose responses it
+has. A call that was under way has no line: it is sent again with the same idempotency key.
 
-When the machine itself goes down, lines may be lost: then a call is sent twice, never left out.
+When the machine itself goes down, lines may be lost. Then a call is sent twice, but never left out.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ _PUSH_START = "begun"
 
 
 class CallKey(NamedTuple):
-    """The place of one call in the journal: it is the n-th with this request."""
+    """The place of one call in the journal: its request, and how many calls before it had the same request."""
 
     digest: str  # a digest: the journal has no addresses and no bodies
     occurrence: int
 
 
 class ResponseJournal:
-    """The responses of one batch, and then of the next. One thread at a time uses it."""
+    """The journal of one batch at a time. After a batch it is used for the next one. One thread at a time uses it."""
 
     def __init__(self, path: Path | None, batch_key: str) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class ResponseJournal:
         self.batch_key = batch_key
         # how often push got a batch, by the batch's id: parts of a split batch share a journal
         self.push_starts: Counter[int] = Counter()
-        self.is_rerun = False  # True: the process that crashed may have sent a call that has no response here
+        self.is_rerun = False  # True: a process that crashed may have sent a call that has no response here
         self._responses: dict[CallKey, HttpResponse] = {}
         self._failures: Counter[CallKey] = Counter()
         self._settled_counts: Counter[str] = Counter()  # calls of the settled parts of the batch
@@ -68,9 +68,9 @@ class ResponseJournal:
         return cls(None, batch_key)
 
     def begin_batch(self, batch_key: str, batch: int) -> None:
-        """Record that push gets the batch with this id; delete the responses of another batch.
+        """Record that push gets the batch with this id. Delete the responses first if they are another batch's.
 
-        The file stays open: ext4 writes a file to the disk at once if it is closed after it was emptied.
+        The file stays open, because ext4 writes an emptied file to the disk at once when it is closed.
         """
         if batch_key == self.batch_key:
             self.push_starts[batch] += 1
@@ -89,7 +89,7 @@ class ResponseJournal:
         return len(self._responses)
 
     def restart_calls(self) -> None:
-        """Restart the count of calls after the settled parts of the batch."""
+        """Set the count of calls back, for a new attempt: only calls of the batch's settled parts are counted."""
         self._call_counts = self._settled_counts.copy()
 
     def next_call_key(self, request: str) -> CallKey:
@@ -99,11 +99,11 @@ class ResponseJournal:
         return call_key
 
     def find_response(self, call_key: CallKey) -> HttpResponse | None:
-        """Return the call's response from before the crash; None when there is none."""
+        """Return the call's response from before the crash; None if it had none."""
         return self._responses.get(call_key)
 
     def idempotency_key(self, call_key: CallKey) -> str:
-        """Return the same key until a call is answered, also after a crash; a new one after each failure."""
+        """Return the idempotency key of a call. It stays the same, also after a crash, until a failure is recorded."""
         parts = (self.batch_key, call_key.digest, str(call_key.occurrence), str(self._failures[call_key]))
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
@@ -119,7 +119,7 @@ class ResponseJournal:
         self._write([call_key.digest, call_key.occurrence, *fields])
 
     def record_settled(self) -> None:
-        """Record that the rows of all calls since the last time are settled: these calls won't be made again."""
+        """Record that the rows of all calls up to now are settled, so that these calls won't be made again."""
         new_counts = self._call_counts - self._settled_counts
         self._settled_counts = self._call_counts.copy()
         if new_counts:
@@ -131,7 +131,7 @@ class ResponseJournal:
             self._file = None
 
     def discard(self) -> None:
-        """Delete the file of a batch that is settled as a whole."""
+        """Delete the journal's file, because its batch is settled as a whole."""
         self.close()
         if self._path:
             with explain_file_errors(self._path):
@@ -199,7 +199,7 @@ def _decode_lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
 
 
 def read_batch_key(path: Path) -> str | None:
-    """Return the key of the batch whose journal is at `path`."""
+    """Return the key of the batch whose journal is at `path`; None if the file's first line is damaged."""
     with explain_file_errors(path), path.open("rb") as file:
         line = file.readline()
     _, fields = next(_decode_lines(line), (0, []))
@@ -207,12 +207,12 @@ def read_batch_key(path: Path) -> str | None:
 
 
 def digest_request(method: str, url: str, body: bytes) -> str:
-    """Return a digest that distinguishes the requests of a batch."""
+    """Return a digest of a request, which distinguishes it from other requests of its batch."""
     return hashlib.blake2b(b"\n".join((method.encode(), url.encode(), body)), digest_size=12).hexdigest()
 
 
 class JournalPool:
-    """The files `path`, `path`-1, `path`-2 …, as many as there are batches in flight."""
+    """A pool of journals, one for each batch in flight, in the files `path`, `path`-1, `path`-2 …"""
 
     def __init__(self, path: Path, batch_keys: Collection[str]) -> None:
         self._path = path
@@ -234,11 +234,11 @@ class JournalPool:
         return self._by_batch_key[batch_key]
 
     def find_journal(self, batch_key: str) -> ResponseJournal | None:
-        """Return the journal that a crashed process left of this batch; None: push was never called with it."""
+        """Return the journal that a crashed process left of this batch; None if push never got the batch."""
         return self._by_batch_key.get(batch_key)
 
     def release_journal(self, batch_key: str) -> None:
-        """Free the journal of a batch that is settled as a whole."""
+        """Make the journal of a batch unused, because the batch is settled as a whole."""
         self._unused_journals.append(self._by_batch_key.pop(batch_key))
 
     def close(self) -> None:

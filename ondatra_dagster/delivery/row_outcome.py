@@ -27,7 +27,7 @@ def _shorten_status(status: object) -> str:
 
 
 def truncate_message(message: str) -> str:
-    """Return the message, cut for storage. Mask secrets before that: a part of a secret isn't found."""
+    """Return the message, cut for storage. Mask its secrets before that, because a part of a secret isn't found."""
     if len(message) <= MAX_MESSAGE_LENGTH:
         return message
     return f"{message[:MAX_MESSAGE_LENGTH]}… (cut: it has {len(message):,} characters)"
@@ -73,9 +73,9 @@ class RowOutcome:
 
     @classmethod
     def for_unknown_keys(cls, unknown_count: int, unknown: str, example: ResultKey) -> Self:
-        """Return the outcome of rows without a status, if push() returned unknown keys: one message for all.
+        """Return one outcome for all rows without a status, if push() returned unknown keys.
 
-        The message shows an `unknown` key, and as `example` a key of the batch.
+        Its message shows one of the `unknown` keys, and as `example` a key of the batch.
         """
         more = f" and {format_count(unknown_count - 1, 'more key')}" if unknown_count > 1 else ""
         are_no_rows = "are not rows" if unknown_count > 1 else "is not a row"

@@ -10,6 +10,6 @@ RANDOM_SPREAD = 0.2  # rows that failed together shouldn't be retried at the sam
 
 
 def row_retry_seconds(attempts: int, *, uniform: Callable[[float, float], float] = random.uniform) -> float:
-    """Return the wait after this number of attempts; the last step is the longest."""
+    """Return the seconds to wait after this number of attempts. After the last step the wait stays the same."""
     step = RETRY_STEPS_SECONDS[min(max(attempts, 1), len(RETRY_STEPS_SECONDS)) - 1]
     return step * uniform(1 - RANDOM_SPREAD, 1 + RANDOM_SPREAD)

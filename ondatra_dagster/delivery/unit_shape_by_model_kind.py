@@ -16,7 +16,7 @@ from ondatra_dagster.row_changes import Column, normalize_key_type
 
 
 def is_named_by_key(kind: Kind, shape: UnitKind) -> bool:
-    """Return whether a unit's name is the key's value; else it is the rowid, or the unit is the whole table."""
+    """Return whether a key's value names the unit. Otherwise a rowid does, or the unit is the whole table."""
     return kind.delivers_by_key or (shape is UnitKind.MIRROR and kind.needs_key)
 
 
@@ -34,7 +34,7 @@ class UnitFormat(NamedTuple):
         return cls(kind, tuple(key), batch_size, *map(tuple, optional_fields))
 
     def with_key_types(self, columns: Iterable[Column]) -> Self:
-        """Return this format with the key types of these columns."""
+        """Return this format with the types of its key columns, which are among `columns`."""
         types = {column.name.casefold(): column.type for column in columns}
         return self._replace(key_types=tuple(normalize_key_type(types.get(name, "")) for name in self._folded_key))
 
@@ -63,7 +63,7 @@ class UnitFormat(NamedTuple):
 
     @property
     def has_many_rows(self) -> bool:
-        """Return whether a unit has all rows of a key, so that a few of them don't show the whole unit."""
+        """Return whether a unit has all rows of a key, so that a few of its rows don't show the whole unit."""
         return self.unit_kind in (UnitKind.GROUP, UnitKind.MIRROR) and not self.is_whole_table
 
     def has_same_names(self, other: Self) -> bool:
@@ -73,12 +73,12 @@ class UnitFormat(NamedTuple):
         )
 
     def has_same_units(self, other: Self) -> bool:
-        """Return whether both formats have the same units."""
+        """Return whether both formats make the same units of a table."""
         (_, key) = self._unit_identity
         return self._unit_identity == other._unit_identity and not (key and self._has_different_key_types(other))
 
     def describe_difference(self, other: Self) -> str:
-        """Return which settings make its units differ from those of the other format."""
+        """Return, as text, the settings that make this format's units differ from those of the other format."""
         differences = {
             f"kind {self.kind}": self.kind != other.kind,
             f"the key {', '.join(self.key)}": self._has_different_key(other),
@@ -98,7 +98,7 @@ class UnitFormat(NamedTuple):
 
     @property
     def _name_columns(self) -> Sequence[str]:
-        """Return the columns whose values name a unit; none if the rowid names it, or there is only one unit."""
+        """Return the columns whose values name a unit; none if a rowid names it, or if there is only one unit."""
         return self._folded_key if is_named_by_key(KINDS[self.kind], self.unit_kind) else ()
 
     @property
@@ -125,16 +125,19 @@ KEY_NAMES_SINCE = "named_since"  # the run after which the records name keys as 
 
 
 def read_unit_format(queue: Queue) -> UnitFormat | None:
-    """Return the format of the queue's units; None: none was ever stored."""
+    """Return the format of the queue's units; None if no format was ever stored."""
     text = queue.read_meta(UNIT_FORMAT)
     return UnitFormat.load(text) if text else None
 
 
 def write_unit_format(queue: Queue, form: UnitFormat, *, last_run_with_other_keys: str) -> None:
-    """Store the format of all units from now on, in the caller's transaction; no unit of another format may be left."""
+    """Store the format that all units have from now on, in the caller's transaction.
+
+    The queue must not have a unit of another format any more.
+    """
     stored_format = read_unit_format(queue)
     if stored_format and not stored_format.has_same_units(form):
-        delete_content_sizes(queue)  # they count other units
+        delete_content_sizes(queue)  # the stored sizes count units of the old format
         queue.delete_meta(TABLE_SIZE)
     queue.write_meta(UNIT_FORMAT, form.dump())
     queue.write_meta("shape", form.unit_kind.value)

@@ -1,7 +1,7 @@
 """The Parquet files that a Delta table consists of now, read from its log. The files themselves aren't opened.
 
 Only the features that ondatra's own tables can have are supported. A table with any other feature raises
-UnsupportedTableError, and Spark has to read it.
+UnsupportedTableError, because only Spark can read it.
 """
 
 import dataclasses
@@ -41,20 +41,20 @@ class ActiveFile(NamedTuple):
 class TableSnapshot:
     """The schema and the files of a table at its newest commit."""
 
-    fields: tuple[Mapping[str, Any], ...]  # of its schema, in the form of the log
+    fields: tuple[Mapping[str, Any], ...]  # of the table's schema, as the log writes them
     is_mapped: bool  # whether its files use physical column names
     partition_columns: frozenset[str]
     files: tuple[ActiveFile, ...]
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows; None if a writer hasn't counted them."""
+        """Return the table's number of rows; None if the writer of a file hasn't counted its rows."""
         counts = [file.rows for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def read_table_snapshot(table: str) -> TableSnapshot | None:
-    """Return the table's snapshot, or None if there is no log. Raises UnsupportedTableError."""
+    """Return the table's snapshot; None if there is no log. Raises UnsupportedTableError."""
     log = open_log(table)
     names = log.list_files()
     if not list_commit_versions(names) and not any(map(CHECKPOINT_FILE.fullmatch, names)):
@@ -72,7 +72,10 @@ def read_table_snapshot(table: str) -> TableSnapshot | None:
 
 
 def _file_identity(action: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the identity of a file. One commit can remove a file and add it again with a deletion vector."""
+    """Return a file's path and deletion vector, which identify it in the log.
+
+    One commit can remove a file and add it again with a deletion vector.
+    """
     vector = action.get("deletionVector") or {}
     return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
 
@@ -113,7 +116,10 @@ def _parse_file(table: str, action: Mapping[str, Any]) -> ActiveFile:
 
 
 def _resolve_path(table: str, path: str) -> str:
-    """Return a file's path or address. A clone's log names another table's files by their whole address."""
+    """Return the path or address of a table's file.
+
+    A clone's log names another table's files by their whole address.
+    """
     if scheme_of(path) is None:
         file_path = re.sub(r"^file:/+", "/", path)
         return file_path if file_path.startswith("/") else f"{table.rstrip('/')}/{file_path}"
@@ -138,7 +144,10 @@ def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint up to `upto`; version -1 if there is none."""
+    """Return the version and the files of the newest complete checkpoint up to `upto`.
+
+    Return version -1 and no files if there is no such checkpoint.
+    """
     files_by_checkpoint: dict[tuple[int, int], list[str]] = {}
     for name in names:
         if (match := CHECKPOINT_FILE.fullmatch(name)) and int(match.group(1)) <= upto:
@@ -150,7 +159,7 @@ def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> t
 
 
 def read_checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield the actions of a checkpoint's file that describe the table and its files."""
+    """Yield those actions in a checkpoint's file that describe the table and its files."""
     import pyarrow
     import pyarrow.parquet
 

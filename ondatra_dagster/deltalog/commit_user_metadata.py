@@ -1,4 +1,4 @@
-"""The user metadata of a Delta commit, as one value: the definition, inputs and run that made it.
+"""The user metadata of a Delta commit: the definition, the inputs and the run that made the commit.
 
 The warehouse writes it and the plan reads it, so data and state can't disagree.
 """
@@ -12,7 +12,7 @@ import orjson
 from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import WarehouseError
 
-FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # it increases when an older ondatra would misunderstand the content
+FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # the version increases when an older ondatra would misunderstand the content
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,9 @@ class CommitMetadata:
 
     @classmethod
     def load(cls, text: str | None) -> Self | None:
-        """Return the note in a commit's user metadata; None if it has none in this format.
+        """Return the value of a commit's user metadata; None if the text isn't in this format.
 
-        Another program's commit has none. Fields that only a newer ondatra knows are ignored.
+        Another program's commit has no such metadata. Fields that only a newer ondatra knows are ignored.
         """
         fields = _parse_fields(text)
         if fields.get(FORMAT_KEY) != FORMAT_VERSION:
@@ -44,7 +44,7 @@ class CommitMetadata:
 
 
 def is_from_newer_version(text: str | None) -> bool:
-    """Return whether only a newer ondatra understands the note."""
+    """Return whether the user metadata has a format that only a newer ondatra understands."""
     number = _parse_fields(text).get(FORMAT_KEY)
     return isinstance(number, int) and number > FORMAT_VERSION
 

@@ -29,12 +29,12 @@ COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
 DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
 CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the id and version of its original
-INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it added
+INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # a definition, and versions of the inputs that the definition added
 Action: TypeAlias = dict[str, Any]  # a parsed line of a commit, or the value in it
 
 
 class CloneOrigin(NamedTuple):
-    """The table and the version that a clone was made from."""
+    """The original of a clone: its table id and the version that was cloned."""
 
     table_id: str
     log_version: int
@@ -57,13 +57,13 @@ class TableState:
 
     @property
     def clone_origin(self) -> CloneOrigin | None:
-        """Return the table that a dry run cloned to make this one; None if it isn't a clone."""
+        """Return the table from which a dry run cloned this table; None if this table isn't a clone."""
         table_id, _, version = self.properties.get(CLONE_ORIGIN_PROPERTY, "").rpartition("@")
         return CloneOrigin(table_id, int(version)) if table_id else None
 
     @property
     def version_offset(self) -> int:
-        """Return the number to add to a clone's versions to get those of its original; 0 if it isn't a clone."""
+        """Return the number to add to a clone's versions to get the original's; 0 if the table isn't a clone."""
         return self.clone_origin.log_version if self.clone_origin else 0
 
 
@@ -105,7 +105,7 @@ def read_table_state(table: str | Path) -> TableState | None:
 
 
 def read_commit_user_metadata(table: str | Path) -> Iterator[str]:
-    """Yield the user metadata of each commit that has some, newest first; nothing if there is no table."""
+    """Yield the user metadata of each commit that has some, newest first. Yield nothing if there is no table."""
     log = open_log(table)
     for version in list_commit_versions(log.list_files()):
         note = read_commit(log, version).get("commitInfo", {}).get("userMetadata")
@@ -114,7 +114,7 @@ def read_commit_user_metadata(table: str | Path) -> Iterator[str]:
 
 
 def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> bool:
-    """Return whether a commit after that version changed rows, and notes another definition than this one."""
+    """Return whether a commit after the version `after` changed rows and has another definition than this one."""
     log = open_log(table)
     for version in itertools.takewhile(lambda version: version > after, list_commit_versions(log.list_files())):
         commit = read_commit(log, version)
@@ -125,9 +125,9 @@ def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> 
 
 
 def read_last_transaction(table: str | Path, numbering: str) -> int | None:
-    """Return the number of the newest transaction of that numbering in the table; None if it has none.
+    """Return the number of the newest transaction in the table that has this numbering; None if there is none.
 
-    A writer stores the number of what it wrote in its commit, and reads it here to know where to continue.
+    A writer stores the number of what it wrote in its commit. It reads this number here to know where to continue.
     """
     log = open_log(table)
     names = log.list_files()
@@ -154,7 +154,10 @@ def read_last_transaction(table: str | Path, numbering: str) -> int | None:
 
 
 def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:
-    """Split (after, upto] into ranges that a change feed can be read in: a lost or changed column ends a range."""
+    """Split (after, upto] into ranges whose change feeds can be read.
+
+    A range ends before a commit that removes or changes a column.
+    """
     log = open_log(table)
     range_ends: list[int] = []
     fields: Mapping[str, tuple[object, ...]] | None = None
@@ -168,17 +171,17 @@ def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[
 
 
 def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
-    """Return whether the commits in (after, upto] certainly delete and change no row."""
+    """Return whether the commits in (after, upto] certainly delete no row and change no row."""
     return all(kind == "add" for kind, _ in _read_feed_actions(table, after, upto))
 
 
 def count_changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
-    """Return the total size of the files that the commits in (after, upto] name: a measure of their change feed."""
+    """Return the total size of the files that the commits in (after, upto] name, as a measure of their change feed."""
     return sum(action.get("size") or 0 for _, action in _read_feed_actions(table, after, upto))
 
 
 def read_table_size(table: str | Path) -> int | None:
-    """Return the total size of the table's files, from the checksum of its newest commit; None if it has none."""
+    """Return the total size of the table's files, from the checksum file of its newest commit; None without one."""
     log = open_log(table)
     for version in list_commit_versions(log.list_files())[:1]:
         with contextlib.suppress(FileNotFoundError, KeyError, orjson.JSONDecodeError):
@@ -187,20 +190,23 @@ def read_table_size(table: str | Path) -> int | None:
 
 
 def list_commit_versions(names: Iterable[str]) -> list[int]:
-    """Return the versions whose commits are still in the log, newest first."""
+    """Return the versions whose commit files are still in the log, newest first."""
     matches = (COMMIT_FILE.fullmatch(name) for name in names)
     return sorted((int(name.group(1)) for name in matches if name), reverse=True)
 
 
 def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Action]]:
-    """Yield the files that a commit added, removed, or wrote for the feed."""
+    """Yield the actions for the files that a commit added, removed, or wrote for the change feed."""
     for line in _read_commit_lines(log, version):
         if FEED_ACTION.match(line):
             yield from _parse_action(log, version, line).items()
 
 
 def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
-    """Yield the files that a change feed of (after, upto] reads, without those of an OPTIMIZE, which changes no row."""
+    """Yield the actions for the files that a change feed of (after, upto] reads.
+
+    Those of an OPTIMIZE are left out, because it changes no row.
+    """
     log = open_log(table)
     for version in range(after + 1, upto + 1):
         for kind, action in read_file_actions(log, version):
@@ -226,7 +232,7 @@ def _parse_action(log: LogStorage, version: int, line: bytes) -> Action:
 
 
 def read_commit(log: LogStorage, version: int) -> Action:
-    """Return a commit's info and metadata, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
+    """Return a commit's info and metadata, and whether it changed rows. An OPTIMIZE or an ALTER changes none."""
     actions: Action = {"changes_rows": False}
     for line in _read_commit_lines(log, version):
         if FILE_ACTION.match(line):
@@ -238,7 +244,7 @@ def read_commit(log: LogStorage, version: int) -> Action:
 
 
 def _read_metadata_between(log: LogStorage, after: int, upto: int) -> Iterator[tuple[int, Action]]:
-    """Yield the table's metadata at `after`, then that of each commit in (after, upto] that changes it."""
+    """Yield the table's metadata at `after`, then the metadata of each commit in (after, upto] that changes it."""
     if first_metadata := read_metadata_at(log, after):
         yield after, first_metadata
     for version in range(after + 1, upto + 1):
@@ -248,7 +254,7 @@ def _read_metadata_between(log: LogStorage, after: int, upto: int) -> Iterator[t
 
 
 def read_metadata_at(log: LogStorage, version: int) -> Action | None:
-    """Return the table's metadata at that version; None if the log doesn't reach back so far."""
+    """Return the table's metadata at the version `version`; None if the log doesn't reach back so far."""
     names = log.list_files()
     for commit in (commit for commit in list_commit_versions(names) if commit <= version):
         metadata: Action | None = read_commit(log, commit).get("metaData")
@@ -267,7 +273,7 @@ def _parse_columns(metadata: Action) -> tuple[Column, ...]:
 
 
 def column_identities(metadata: Action) -> dict[str, tuple[object, ...]]:
-    """Return each column's name and type by its physical name, which stays the same when it is renamed."""
+    """Return each column's name and type, by the physical name that the column keeps when it is renamed."""
     fields = orjson.loads(metadata["schemaString"])["fields"]
     return {
         field["metadata"].get("delta.columnMapping.physicalName", field["name"]): (
@@ -307,7 +313,7 @@ def _read_checkpoint_rows(content: bytes, name: str, action: str) -> list[Action
 
 
 def spark_type_name(stored_type: Any) -> str:
-    """Return a type as Spark spells it: array<string>, struct<a:int>."""
+    """Return the name of a type in the log as Spark spells it: array<string>, struct<a:int>."""
     if isinstance(stored_type, str):
         return SPARK_TYPE_NAMES.get(stored_type, stored_type)
     if stored_type["type"] == "array":

@@ -18,10 +18,10 @@ LOG_FOLDER = "_delta_log"
 
 
 class LogStorage(Protocol):
-    """The access to a log's files by their names."""
+    """A table's log, whose files are accessed by their names."""
 
     def list_files(self) -> list[str]:
-        """Return the names of all files; none if there is no log."""
+        """Return the names of all files in the log; none if there is no log."""
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file. Raises FileNotFoundError."""

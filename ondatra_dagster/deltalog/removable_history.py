@@ -30,7 +30,7 @@ RETENTION_PROPERTIES = {
     FILE_RETENTION_PROPERTY: NORMAL_RETENTION,
     LOG_RETENTION_PROPERTY: NORMAL_RETENTION,
 }  # always set together, because Delta compares them
-FREED_UPTO_PROPERTY = "ondatra.freed_upto"  # a property: a version; files that commits up to it removed may be gone
+FREED_UPTO_PROPERTY = "ondatra.freed_upto"  # a property with a version: files that commits up to it removed may be gone
 OLD_LOG_FILE = re.compile(r"\.?(\d{20})\.(json|crc|checkpoint)\b.*")
 REMOVAL_ACTIONS = ("remove", "cdc")  # a cdc file belongs to the feed only, never to the table
 TABLE_ACTIONS = frozenset({"protocol", "metaData"})
@@ -41,17 +41,17 @@ NO_VERSION = -1
 class RemovableHistory:
     """The files and commits of a table that aren't needed any more."""
 
-    last_commit: int = NO_VERSION  # the files that commits up to this one removed
-    files: int = 0  # their number, according to the log
-    size: int = 0  # their bytes
+    last_commit: int = NO_VERSION  # the files were removed by commits up to this one
+    files: int = 0  # how many files, according to the log
+    size: int = 0  # bytes of these files
     log_files: tuple[str, ...] = ()  # old commits, checksums and checkpoints
-    checkpoint: tuple[str, ...] = ()  # the files of the checkpoint that replaces them
+    checkpoint: tuple[str, ...] = ()  # the files of the checkpoint that replaces `log_files`
 
 
 def find_last_equal_commit(table: str | Path, version: int) -> int:
     """Return the newest commit up to which the table has the rows and the columns of `version`.
 
-    An OPTIMIZE doesn't change them. The rows are read at this commit, because older files may be gone.
+    An OPTIMIZE changes neither. The rows are read at this commit, because files of older commits may be gone.
     """
     log = open_log(table)
     last_equal, metadata_before = version, None
@@ -68,12 +68,15 @@ def find_last_equal_commit(table: str | Path, version: int) -> int:
 
 
 def is_retention_lowered(state: TableState) -> bool:
-    """Return whether a VACUUM runs or was interrupted. Until it is finished, Delta may refuse to read old versions."""
+    """Return whether a VACUUM is running or was interrupted, according to the table's retention.
+
+    Until it is finished, Delta may refuse to read old versions.
+    """
     return state.properties.get(FILE_RETENTION_PROPERTY, NORMAL_RETENTION) != NORMAL_RETENTION
 
 
 def find_oldest_readable_version(table: str | Path, state: TableState) -> int:
-    """Return the oldest version from which all changes can still be read. Older ones may have been freed."""
+    """Return the oldest version from which all changes can still be read. Files of older versions may be gone."""
     freed_upto = int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION))
     if freed_upto < 0:
         return NO_VERSION
@@ -86,7 +89,7 @@ def find_oldest_readable_version(table: str | Path, state: TableState) -> int:
 def find_removable_history(
     table: str | Path, state: TableState, *, needed_version: int, before: float
 ) -> RemovableHistory:
-    """Return what was removed before that moment and isn't needed to read version `needed_version` or a later one."""
+    """Return the history before the moment `before` that isn't needed to read `needed_version` or a later version."""
     if needed_version < 0:
         return RemovableHistory()
     log = open_log(table)
@@ -120,8 +123,8 @@ def find_removable_history(
 def find_removal_cutoff(table: str | Path, past: RemovableHistory, *, before: float) -> float:
     """Return the moment before which all removed files may be deleted, in seconds since 1970.
 
-    The files that later commits removed, or wrote for the feed, are still needed. A clock may have been set
-    back since, so the earliest of all times counts.
+    The files that later commits removed, or wrote for the feed, are still needed. The clock may have been set back
+    between commits, so the earliest of all their times counts.
     """
     log = open_log(table)
     moments = [before]
@@ -134,7 +137,10 @@ def find_removal_cutoff(table: str | Path, past: RemovableHistory, *, before: fl
 
 
 def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
-    """Remove old commits if the checkpoint that replaces them can be read. Return the number of freed bytes."""
+    """Remove old commits, checksums and checkpoints; return the number of freed bytes.
+
+    Raise WarehouseError if the checkpoint that replaces them doesn't describe the table.
+    """
     log = open_log(table)
     action_kinds = {kind for name in past.checkpoint for kind, _ in read_checkpoint_actions(log.read_file(name))}
     if not action_kinds >= TABLE_ACTIONS:
@@ -143,13 +149,16 @@ def remove_log_files(table: str | Path, past: RemovableHistory) -> int:
 
 
 def read_commit_time(table: str | Path, version: int) -> float | None:
-    """Return the time of a commit in seconds since 1970; None if the log doesn't have it, or no longer."""
+    """Return the time of a commit in seconds since 1970; None if the log has no time for this commit."""
     moment = _read_commit_seconds(open_log(table), version)
     return None if math.isinf(moment) else moment
 
 
 def read_commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[str, str]]:
-    """Return Spark's metrics of each commit after that one, by its operation: OPTIMIZE, VACUUM START."""
+    """Return Spark's metrics of the commits after the version `after`, by operation: OPTIMIZE, VACUUM START.
+
+    If an operation has several commits, return the metrics of the newest.
+    """
     log = open_log(table)
     newer_commits = sorted(commit for commit in list_commit_versions(log.list_files()) if commit > after)
     infos = [read_commit(log, commit).get("commitInfo", {}) for commit in newer_commits]
@@ -157,6 +166,9 @@ def read_commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[s
 
 
 def _read_commit_seconds(log: LogStorage, commit: int) -> float:
-    """Return the time of a commit, as its writer noted it; infinity if it has none, so that it counts as new."""
+    """Return the time of a commit, as its writer noted it.
+
+    A commit without a time gets infinity, so that it counts as new.
+    """
     milliseconds = read_commit(log, commit).get("commitInfo", {}).get("timestamp")
     return math.inf if milliseconds is None else float(milliseconds) / 1000

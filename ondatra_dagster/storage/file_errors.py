@@ -1,7 +1,8 @@
 """The errors of SQLite and of the operating system on ondatra's files, each as a sentence with its remedy.
 
-Every module that opens, reads, writes or locks a file below .ondatra raises these StateErrors. "Move it away"
-is the remedy for a damaged file only. The module that owns the file words it, because it knows what that costs.
+Every module that opens, reads, writes or locks a file below .ondatra raises these StateErrors. "Move it away" is
+the remedy for a damaged file only. The module that owns the file writes this advice, because it knows what the loss
+of the file costs.
 """
 
 import contextlib
@@ -76,8 +77,8 @@ def explain_file_errors(
 ) -> Iterator[None]:
     """Raise StateError in place of an error of SQLite or of the operating system on the file at `path`.
 
-    An error that says nothing about the file is raised unchanged. While a database `is_opening`, it is a
-    StateError too: the file's tables can't be read then.
+    An error that says nothing about the file is raised unchanged. With `is_opening`, while a database is opened, it
+    becomes a StateError too, because the file's tables can't be read then.
     """
     try:
         yield
@@ -105,7 +106,7 @@ def damage_error(path: Path, damage: str, damage_advice: str) -> StateError:
 
 
 def storage_error(reason: str, folder: Path, damage_advice: str = RESTORE_FROM_BACKUP) -> StateError:
-    """Return the error of a library's database in the folder, when only SQLite's message is known."""
+    """Return the StateError for a library's database in the folder, when only SQLite's message (`reason`) is known."""
     fault = next((fault for message, fault in FAULT_BY_MESSAGE.items() if message in reason), FileFault.DISK)
     return _state_error(_refine_fault(fault, folder), sqlite3.OperationalError(reason), folder, damage_advice)
 
@@ -128,7 +129,7 @@ def disk_error(error: BaseException, path: Path, damage_advice: str = RESTORE_FR
 
 
 def integrity_errors(connection: sqlite3.Connection) -> list[str]:
-    """Return the first errors that SQLite finds in a database; raise OSError if it can't read a page."""
+    """Return the first errors that SQLite finds in a database; raise OSError if the disk can't read a page of it."""
     lines = [str(line) for (line,) in connection.execute(INTEGRITY_CHECK)]
     if any(
         int(code) & PRIMARY_CODE_MASK == sqlite3.SQLITE_IOERR for line in lines for code in PAGE_ERROR.findall(line)
@@ -156,7 +157,7 @@ def _find_sqlite_fault(error: sqlite3.Error) -> FileFault | None:
 
 
 def _refine_fault(fault: FileFault, path: Path) -> FileFault:
-    """Return the fault after a check of the disk: on a full disk, SQLite says that it can't open a file."""
+    """Return the real fault, after a check of the disk: on a full disk, SQLite says that it can't open a file."""
     if fault is FileFault.DAMAGED:
         return _check_damage(path)
     if fault not in (FileFault.DISK, FileFault.ACCESS, FileFault.READ_ONLY):
@@ -173,7 +174,7 @@ def _refine_fault(fault: FileFault, path: Path) -> FileFault:
 
 
 def _check_damage(path: Path) -> FileFault:
-    """Return DAMAGED or, if the disk can't read the file, DISK: SQLite calls both malformed."""
+    """Return DAMAGED, or DISK if the disk can't read the file: SQLite calls both faults malformed."""
     if not path.is_file():
         return FileFault.DAMAGED
     uri = f"{path.absolute().as_uri()}?mode=ro"

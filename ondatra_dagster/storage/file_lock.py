@@ -15,11 +15,11 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_private_folder
 
 POLL_SECONDS = 0.2
-PROBE_SECONDS = 0.001  # long enough for another process that only checks whether the lock is held
+PROBE_SECONDS = 0.001  # the wait while another process only checks whether the lock is held
 
 
 class FileLock:
-    """A lock that is held from `with` to its end, or from acquire() to release()."""
+    """A lock that is held during a `with` block, or from acquire() to release()."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raise BusyError with its holder if it isn't free in time.
+        """Take the lock; raise BusyError with the name of its holder if the lock isn't free in time.
 
         Raise StateError if the file can't be opened.
         """
@@ -55,7 +55,7 @@ class FileLock:
             self._descriptor = descriptor
 
     def _write_holder(self, descriptor: int) -> None:
-        """Write the holder's name. On a full disk the lock is held without a name, so that space can be freed."""
+        """Write the holder's name. On a full disk the lock is held without a name, so that the user can free space."""
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} ({self._purpose})".encode(), 0)
@@ -76,7 +76,7 @@ class FileLock:
             self._sleep(POLL_SECONDS)
 
     def remove_file(self) -> None:
-        """Remove the file before the lock is released: a file that is left belongs to a holder that died."""
+        """Remove the lock's file before the lock is released. So a file that is left shows that its holder died."""
         with explain_file_errors(self._path):
             self._path.unlink(missing_ok=True)
 
@@ -94,22 +94,22 @@ class FileLock:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Return whether the file is left from a holder that died: other holders remove it when they end."""
+    """Return whether the file is left from a holder that died. A holder that ends normally removes it."""
     descriptor = _open_existing(path, os.O_RDWR)
     if descriptor is None:
         return False
     try:
-        # a file without a link was removed by its holder after it was opened here
+        # if the file has no link, its holder removed it after it was opened here
         return _try_lock(descriptor) and os.fstat(descriptor).st_nlink > 0
     finally:
         os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock. The process id in the file proves nothing: it may be reused.
+    """Return whether a process holds the lock. The process id in the file proves nothing, because it may be reused.
 
-    The check takes the lock as a shared lock. A process that wants the lock itself recognises such a check by
-    that, and tries again.
+    The check takes the lock as a shared lock. So a process that wants the lock itself recognises the check, and
+    tries again.
     """
     descriptor = _open_existing(path, os.O_RDONLY)
     if descriptor is None:
@@ -133,7 +133,7 @@ def _open_existing(path: Path, flags: int) -> int | None:
 
 
 def _is_only_probed(descriptor: int) -> bool:
-    """Return whether only checks hold the lock."""
+    """Return whether the lock is held only by processes that check it with is_locked()."""
     if not _try_lock(descriptor, fcntl.LOCK_SH):
         return False
     fcntl.flock(descriptor, fcntl.LOCK_UN)

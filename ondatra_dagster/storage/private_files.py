@@ -15,8 +15,8 @@ OTHERS_MASK = 0o077
 def make_state_folder_private(state: Path) -> None:
     """Create the project's state folder if it is missing; make it private if others may read it.
 
-    Dagster creates it as an ordinary folder if Dagster writes there first. Every entry point calls this
-    function before it writes.
+    If Dagster writes there first, it creates an ordinary folder. So every entry point calls this function before it
+    writes.
     """
     with explain_file_errors(state):
         state.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def open_private_file(path: str | Path, mode: str, encoding: str | None = None) -> IO[Any]:
-    """Open a file to write it. A file that this call creates is for its owner only, whatever the umask."""
+    """Open a file to write it. If this call creates the file, only its owner may read it, whatever the umask."""
     return open(path, mode, encoding=encoding, opener=_open_private_descriptor)
 
 

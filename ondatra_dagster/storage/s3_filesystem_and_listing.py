@@ -1,4 +1,4 @@
-"""The objects on S3, listed without Spark: by path or pattern, with the ETag of each."""
+"""The objects on S3 below a path or matching a pattern, with the ETag of each, listed without Spark."""
 
 import concurrent.futures
 import contextlib
@@ -24,7 +24,7 @@ DEFAULT_REGION = "us-east-1"  # for a store that isn't AWS, if no region is set
 
 
 class FileState(NamedTuple):
-    """A file or an object; another one in its place has another size or change tag."""
+    """The state of a file or an object. If it is replaced, its size or its change tag is different."""
 
     path: str  # an object's path begins with its bucket
     size: int
@@ -33,7 +33,7 @@ class FileState(NamedTuple):
 
 @functools.cache
 def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
-    """Return the S3 filesystem. It is opened once, because its callers use it many times."""
+    """Return the S3 filesystem. Each is opened once, because its callers use it many times."""
     from pyarrow.fs import S3FileSystem  # imported here: a project on a local disk must plan quickly
 
     endpoint = urlsplit(access.endpoint or "")
@@ -50,14 +50,17 @@ def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
 
 
 def bucket_path(address: str) -> str:
-    """Return bucket/folder, the form that S3 tools use."""
+    """Return an address as bucket/folder, the form that S3 tools use."""
     _, _, bucket_and_folder = address.partition("://")
     return bucket_and_folder.rstrip("/")
 
 
 @contextlib.contextmanager
 def explain_unreachable(subject: object, *allowed_errors: type[OSError]) -> Iterator[None]:
-    """Raise WarehouseError in place of an error of the store, except the types in `allowed_errors`."""
+    """Raise WarehouseError in place of an error of the store.
+
+    Errors of the `allowed_errors` types are raised unchanged.
+    """
     try:
         yield
     except allowed_errors:
@@ -79,14 +82,14 @@ def list_objects(address: str, access: S3Access) -> list[FileState]:
 
 
 def remove_folder_contents(address: str, access: S3Access) -> None:
-    """Delete everything below a folder's address; raise WarehouseError if the store refuses."""
+    """Delete everything below a folder's address; raise WarehouseError if the store refuses that."""
     files = open_s3_filesystem(access)
     with explain_unreachable(address):
         files.delete_dir_contents(bucket_path(address), missing_dir_ok=True)
 
 
 def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
-    """Return all files whose path matches a pattern, or lies below a match."""
+    """Return all files whose path matches a pattern, or which are below a folder that matches it."""
     from pyarrow.fs import FileSelector
 
     wildcard = PATTERN_CHARACTERS.search(path)

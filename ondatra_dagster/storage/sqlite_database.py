@@ -1,6 +1,7 @@
 """A SQLite file: private, durable and migrated, used by one process or by several.
 
-A write transaction takes the write lock first. The module that owns a file's tables has all statements on them.
+A write transaction takes the write lock first. All SQL statements on a file's tables are in the module that owns
+these tables.
 """
 
 import contextlib
@@ -66,7 +67,7 @@ class SqliteSchema:
 
 
 class SqliteStore:
-    """An open file. One thread uses it at a time. Its methods raise StateError for a fault of the file."""
+    """An open SQLite file. One thread uses it at a time. Its methods raise StateError for a fault of the file."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, *, damage_advice: str = RESTORE_FROM_BACKUP) -> None:
         self.path = path
@@ -75,10 +76,10 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def write_transaction(self) -> Iterator[None]:
-        """Run the statements inside in one transaction, which takes the write lock first.
+        """Run the statements of the `with` block in one transaction, which takes the write lock first.
 
-        A deferred transaction would fail at its first write if another process had written since its first
-        read. A nested transaction is part of the outermost one, which commits or rolls back.
+        A deferred transaction would fail at its first write if another process had written since its first read. A
+        nested transaction is part of the outermost one, which commits or rolls back.
         """
         if self._connection.in_transaction:
             yield
@@ -99,10 +100,9 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
-        """Run the statements inside on one snapshot of the file; keep the time short.
+        """Run the statements of the `with` block on one snapshot of the file; keep the time short.
 
-        Meanwhile other connections' writes stay in the write-ahead log, and a checkpoint of the log has to
-        wait.
+        Meanwhile other connections' writes stay in the write-ahead log, and a checkpoint of the log has to wait.
         """
         self.execute("begin")
         try:
@@ -112,7 +112,7 @@ class SqliteStore:
             self._roll_back()
 
     def fetch_rows(self, statement: str, parameters: SqlParameters = ()) -> list[SqlRow]:
-        """Return all rows of the result: a half-read RETURNING would keep its transaction open."""
+        """Return all rows of the result at once, because a half-read RETURNING would keep its transaction open."""
         try:
             return self._connection.execute(statement, parameters).fetchall()
         except FILE_ERRORS as error:
@@ -147,9 +147,9 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def explain_damage(self) -> Iterator[None]:
-        """Raise StateError for an unforeseen error inside if SQLite finds the file damaged.
+        """Raise StateError for an unforeseen error in the `with` block if SQLite finds the file damaged.
 
-        A damaged page may give a value of another type, or no value, wherever one is read.
+        Wherever a value is read, a damaged page may give a value of another type, or no value.
         """
         try:
             yield
@@ -161,11 +161,11 @@ class SqliteStore:
             raise
 
     def add_function(self, name: str, function: Callable[..., SqlValue]) -> None:
-        """Let statements of this connection call a function, which must be deterministic."""
+        """Make a Python function available to statements of this connection. The function must be deterministic."""
         self._connection.create_function(name, -1, function, deterministic=True)
 
     def checkpoint(self) -> None:
-        """Empty the write-ahead log into the file, as far as readers allow it."""
+        """Write the write-ahead log into the file and empty the log, as far as readers allow it."""
         self.fetch_rows("pragma wal_checkpoint(truncate)")
 
     def damage_error(self, damage: str) -> StateError:
@@ -177,7 +177,7 @@ class SqliteStore:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """Return the connection, for this module only, which opens and migrates."""
+        """Return the connection. Only this module may use it, to open and migrate files."""
         return self._connection
 
     def back_up(self, target: sqlite3.Connection) -> None:
@@ -200,7 +200,7 @@ def open_database(
 ) -> SqliteStore:
     """Open the file at `path` and migrate it; create it, readable by its owner only, if it is missing.
 
-    With `used_by_threads` the caller makes sure that one thread uses it at a time.
+    With `used_by_threads`, several threads may use the file. The caller makes sure that only one does so at a time.
     """
     with explain_file_errors(path, schema.damage_advice, is_opening=True):
         _create_private(path)
@@ -222,7 +222,7 @@ def open_database(
 def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[SqliteStore]:
     """Open the file at `path` to read it: don't create or migrate it, and don't disturb its writer.
 
-    With its schema, a file of an older ondatra is migrated in memory, and a file of a newer ondatra is refused.
+    With a `schema`, a file of an older ondatra is migrated in memory, and a file of a newer ondatra is refused.
     """
     damage_advice = schema.damage_advice if schema else RESTORE_FROM_BACKUP
     with contextlib.ExitStack() as stack:
@@ -241,8 +241,8 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
 def _connect_read_only(path: Path) -> sqlite3.Connection:
     """Open the file to read it, even if the disk is full or read-only.
 
-    SQLite creates files next to a database to read it. If it can't create them, and the write-ahead log is
-    empty, it opens the file as immutable.
+    To read a database, SQLite creates files next to it. If it can't create them, and the write-ahead log is empty,
+    the file is opened as immutable.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -275,7 +275,7 @@ def check_integrity(path: Path, damage_advice: str) -> None:
 
 
 def compact_database(path: Path, damage_advice: str = RESTORE_FROM_BACKUP) -> int:
-    """Free the unused space of the file and of its write-ahead log; return how many bytes that are.
+    """Free the unused space of the file and of its write-ahead log; return how many bytes were freed.
 
     The caller holds the file's lock: SQLite before 3.51.3 can damage a file that two connections checkpoint.
     """
@@ -301,10 +301,10 @@ def _file_bytes(path: Path) -> int:
 
 
 def copy_database(path: Path, target_path: Path) -> None:
-    """Copy the file at `path` as of one moment, for its owner only; leave `path` unchanged.
+    """Copy the file at `path`, as of one moment, to a file that only its owner may read; leave `path` unchanged.
 
-    SQLite leaves files next to a database that it opens, even to read it. So the files are copied without
-    SQLite. SQLite makes the copy only if another process keeps writing.
+    SQLite leaves files next to a database that it opens, even to read it. So the files are copied without SQLite.
+    SQLite makes the copy only if another process keeps writing.
     """
     for _ in range(COPY_TRIES):
         with explain_file_errors(path):
@@ -339,7 +339,7 @@ def _list_database_files(path: Path) -> tuple[Path, Path]:
 
 
 def _read_file_states(path: Path) -> list[tuple[int, float]]:
-    """Return sizes and modification times: while they stay equal, no process has written."""
+    """Return the files' sizes and modification times. While these stay equal, no process has written."""
     states = []
     for file in _list_database_files(path):
         with contextlib.suppress(FileNotFoundError):
@@ -361,7 +361,7 @@ def _migrate(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -
         return
     from sqlite_utils import Database, Migrations  # imported here: it loads pandas if that is installed
 
-    # before the steps: a version that doesn't know one of them needs the writer's version
+    # written before the steps: an ondatra that doesn't know one of them names the writer's version in its error
     connection.execute(CREATE_WRITER_TABLE)
     connection.execute(WRITE_WRITER, (ondatra_version(),))
     migrations = Migrations(schema.name)
@@ -419,7 +419,7 @@ WAIT_SECONDS = 60
 
 @contextlib.contextmanager
 def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteStore | None]:
-    """Open the file to read it; yield None without a file, or while another process creates its tables."""
+    """Open the file to read it; yield None if it is missing, or while another process creates its tables."""
     with explain_file_errors(path, schema.damage_advice):
         is_there = path.exists() or path.is_symlink()
     if not is_there:
@@ -433,7 +433,7 @@ def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteS
 
 @contextlib.contextmanager
 def open_transaction(path: Path, schema: SqliteSchema, *, purpose: str) -> Iterator[SqliteStore]:
-    """Open the file, or create it, for one transaction; other processes that write it wait for the lock."""
+    """Open the file, or create it, for one transaction. Other processes that write the file wait for the lock."""
     lock = FileLock(path.parent / "locks" / f"{path.name}.lock", purpose=purpose, wait_seconds=WAIT_SECONDS)
     with lock, open_database(path, schema) as store, store.write_transaction():
         yield store

@@ -1,4 +1,4 @@
-"""The id of a state folder. It distinguishes machines, and copies of a folder, that deliver one sync."""
+"""The id of a state folder. It distinguishes machines, and copies of a folder, that deliver the same sync."""
 
 import contextlib
 import os
@@ -28,8 +28,9 @@ UNKNOWN_STATE_ID = StateId("")
 def ensure_state_id(state: Path) -> StateId:
     """Return the folder's id; create one for a new folder, and for a copy of another folder.
 
-    In a copy, or in a folder restored from a backup, the id's file has another inode than the original. In a
-    folder that was moved within its file system it keeps the inode, so the folder keeps its id.
+    The id's file also contains its own inode number. In a copied folder, or one restored from a backup, the file
+    has another inode, so the folder gets a new id. If a folder is moved within its file system, the file keeps its
+    inode, so the folder keeps its id.
     """
     if state_id := read_state_id(state):
         return state_id
@@ -39,7 +40,7 @@ def ensure_state_id(state: Path) -> StateId:
 
 
 def read_state_id(state: Path) -> StateId | None:
-    """Return the folder's id; None if it has none, or only that of the folder that it was copied from."""
+    """Return the folder's id; None if it has no id, or only the id of the folder that it was copied from."""
     fields, inode = _read_state_id_file(state / STATE_ID_FILE)
     if not fields.get("id") or fields.get("inode") != inode:
         return None
@@ -62,7 +63,10 @@ def _write_new_id(state: Path) -> StateId:
 
 
 def _read_state_id_file(path: Path) -> tuple[dict[str, object], int]:
-    """Return the file's fields and its inode. A missing or damaged file has no fields: the folder gets a new id."""
+    """Return the fields of the id's file and its inode.
+
+    A missing or damaged file has no fields, so the folder gets a new id.
+    """
     is_missing_or_damaged = contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError)
     with explain_file_errors(path), is_missing_or_damaged, path.open("rb") as file:
         inode = os.fstat(file.fileno()).st_ino

@@ -1,4 +1,4 @@
-"""The webhook that alerts are sent to, through the API client that sinks use as well."""
+"""The webhook that alerts are sent to. It uses the same API client as the sinks."""
 
 import contextlib
 from collections.abc import Callable
@@ -17,7 +17,10 @@ MAX_ANSWER_LENGTH = 200  # characters of the receiver's answer
 
 
 class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
-    """A client of the webhook. It tries once; the caller sends the alert again at its next check."""
+    """A client of the alert webhook.
+
+    It sends an alert once; if that fails, the caller sends it again at its next check.
+    """
 
     def __init__(self, settings: AlertSettings, *, secrets: Callable[[str], str | None]) -> None:
         self._address = VARIABLE_REFERENCE.sub(lambda match: secrets(match[1]) or "", settings.webhook or "")
@@ -36,7 +39,10 @@ class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
         self._api = ApiClient(config, secrets=secrets)
 
     def send_alert(self, alert_id: str, body: str) -> str | None:
-        """Send an alert, with its id as Idempotency-Key; return why the receiver refused it, else None."""
+        """Send an alert with its id as Idempotency-Key.
+
+        Return None if it arrived, otherwise the reason for the failure.
+        """
         call = HttpCall(method="POST", url=self._address, json=body, headers={"idempotency-key": alert_id})
         answer = self._api.begin_calls(ResponseJournal.in_memory(alert_id)).send_call(call)
         if answer.is_success:

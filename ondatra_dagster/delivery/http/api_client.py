@@ -44,7 +44,7 @@ _UNAUTHORIZED = 401
 _IDEMPOTENCY_KEY_METHODS = frozenset({"POST", "PATCH"})
 
 
-_MAX_REASON_LENGTH = 1_000  # characters of a reason, which is cut after it was masked: a part of a secret isn't found
+_MAX_REASON_LENGTH = 1_000  # in characters; a reason is masked before it is cut, because a part of a secret isn't found
 
 
 _TIMEOUTS = ("connect", "read", "write", "pool")
@@ -52,17 +52,17 @@ _TIMEOUTS = ("connect", "read", "write", "pool")
 
 @dataclasses.dataclass(slots=True)
 class CallCounts:
-    """The results of the calls of one batch; answers from the journal count as they did the first time."""
+    """The counts of one batch's calls. An answer from the journal counts as it did when it arrived."""
 
     calls: int = 0
-    unanswered_calls: int = 0  # without success, and with an unanswered attempt, which may have taken effect
-    outage_calls: int = 0  # ended with no answer, 408, 429 or 5xx
-    is_answered: bool = False  # at some attempt: an API may have stored that answer by its idempotency key
-    last_status: int | None = None  # of the newest call; 0: no answer
+    unanswered_calls: int = 0  # failed calls that may have taken effect, because an attempt got no answer
+    outage_calls: int = 0  # calls that ended with no answer, 408, 429 or 5xx
+    is_answered: bool = False  # some attempt was answered; an API may have stored its answer by idempotency key
+    last_status: int | None = None  # the status of the newest call; 0 if it got no answer
 
     @property
     def is_outage(self) -> bool:
-        """Return whether the API is down, as far as this batch shows."""
+        """Return whether the API seems to be down, because every call of this batch was an outage."""
         return 0 < self.calls == self.outage_calls
 
     def count_response(self, answer: HttpResponse) -> None:
@@ -73,7 +73,7 @@ class CallCounts:
 
 
 class SyncStoppedError(Exception):
-    """An error of a call whose sync was stopped meanwhile."""
+    """An error of a call during which its sync was stopped."""
 
 
 class RetryClock(NamedTuple):
@@ -85,7 +85,7 @@ class RetryClock(NamedTuple):
 
 
 class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
-    """The API of one sink, with its open connections. Threads may share it; each uses its own begin_calls()."""
+    """The client of one sink's API, with its open connections. Threads share it, each with its own begin_calls()."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             )
 
     def begin_calls(self, journal: ResponseJournal | None = None) -> "BatchCalls":
-        """Return the calls of one batch, or of one attempt at it."""
+        """Return an object that makes the calls of one batch, or of one attempt at a batch."""
         journal = journal or ResponseJournal.in_memory(uuid.uuid4().hex)
         journal.restart_calls()
         return BatchCalls(self, journal)
@@ -139,7 +139,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         return self._secrets[name]
 
     def send_request(self, prepared_request: PreparedRequest) -> HttpResponse:
-        """Send the request once, when the rate limit allows it; after Ctrl-C, raise instead."""
+        """Send the request once, when the rate limit allows it. After Ctrl-C, raise an error instead."""
         interruption.raise_if_interrupted()
         if self._rate_limit is None or not prepared_request.is_to_base_url:
             return self._send_now(prepared_request)
@@ -149,7 +149,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
     def _send_now(
         self, prepared_request: PreparedRequest, connect_hook: ConnectHook = contextlib.nullcontext
     ) -> HttpResponse:
-        """Send the request once; raise SyncStoppedError if the sync was stopped: such a call has no answer to use."""
+        """Send the request once; raise SyncStoppedError if the sync was stopped and there is no answer to use."""
         if self._is_closed:
             raise SyncStoppedError
         request = httpx.Request(
@@ -185,7 +185,10 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
             response.close()
 
     def unsent_response(self, error: Exception, *, is_refused: bool) -> HttpResponse:
-        """Return the response for an unsent request: it is refused, or there is no token (not the rows' fault)."""
+        """Return the response for a request that wasn't sent.
+
+        Either this client refused the request (`is_refused`), or there was no token, which isn't the rows' fault.
+        """
         text = self._mask_reason(f"not sent: {error}")
         return HttpResponse(NO_RESPONSE, text, is_refused=is_refused, is_unsent=not is_refused)
 
@@ -206,7 +209,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         return answer
 
     def wait_before_retry(self, answer: HttpResponse, tries: int) -> None:
-        """Wait until the next attempt makes sense."""
+        """Wait for as long as the server asks for, or for the back-off."""
         self._retry_clock.sleep(
             request_retry_seconds(
                 tries,
@@ -229,8 +232,8 @@ class BatchCalls:
         self.secret_value = api.secret_value
 
     def send_call(self, call: HttpCall) -> HttpResponse:
-        """Return the final answer, which also reports whatever goes wrong."""
-        self.call_counts.calls += 1  # first: the outcome of an interrupted call is unknown
+        """Make a call with retries and return its final answer. A failure is returned as an answer, too."""
+        self.call_counts.calls += 1  # counted first, because the outcome of an interrupted call is unknown
         try:
             request = self._api.builder.build_request(call)
         except RequestRefusedError as error:
@@ -248,10 +251,10 @@ class BatchCalls:
 
     def _record_response(self, call_key: CallKey, answer: HttpResponse) -> None:
         if answer.status_code == _UNAUTHORIZED:
-            # nothing was done, and after a crash the credentials may be different
+            # an unauthorized call has done nothing, and after a crash the credentials may be different
             self._journal.record_failure(call_key)
         elif answer.status_code != NO_RESPONSE:
-            # unmasked, as push() gets it now: a masked answer is a different one
+            # unmasked: after a crash, push() must get the same answer as now
             self._journal.record_response(call_key, answer)
 
     def _send_with_retries(self, prepared_request: PreparedRequest, call_key: CallKey) -> HttpResponse:
@@ -269,7 +272,7 @@ class BatchCalls:
         return dataclasses.replace(answer, is_uncertain=True) if is_uncertain and not answer.is_success else answer
 
     def _send_with_token(self, prepared_request: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        """Send one request; if its token is refused, send one more with a new token."""
+        """Send one request; if the API refuses its token, send one more with a new token."""
         tokens = self._api.token_source if prepared_request.is_to_base_url else None
         if tokens is None:
             return self._send_once(prepared_request, call_key)
@@ -303,7 +306,7 @@ def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> d
         names = ", ".join(missing_names)
         raise SettingsError(f"{config.file} needs {names}; set it in .env or the environment")
     for name, value in values.items():
-        # bytes of the environment that aren't UTF-8
+        # a surrogate: the variable has bytes that aren't UTF-8
         if any("\ud800" <= character <= "\udfff" for character in value or ""):
             raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it again")
     return {name: value for name, value in values.items() if value}

@@ -1,8 +1,8 @@
 """The transport of HTTP requests: a connection pool that keeps one deadline for a whole answer.
 
-By itself httpx limits each single read, so it waits without end for a server that sends a byte a second. Here
-every read and write gets the time that is left until the deadline. The deadline includes the TLS handshake and
-the headers.
+Alone, httpx limits only each single read. It would wait without end for a server that sends a byte a second. Here
+every read and write gets the time that is left until the deadline. The deadline includes the TLS handshake and the
+headers.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import httpx
 _WRITE_BYTES = 65_536
 
 
-# httpcore logs the headers of each answer, in which an API may return what it was sent
+# for debugging, httpcore logs the headers of each answer, in which an API may return secrets that it was sent
 logging.getLogger("httpcore").setLevel(logging.INFO)
 
 
@@ -32,7 +32,7 @@ _connect_hook: ContextVar[ConnectHook] = ContextVar("connecting", default=contex
 
 @contextlib.contextmanager
 def limit_response_time(seconds: float, connect_hook: ConnectHook = contextlib.nullcontext) -> Iterator[None]:
-    """Set a deadline, in so many seconds, for all that the body sends and receives."""
+    """Set a deadline, `seconds` from now, for everything that is sent and received in the `with` block."""
     deadline, hook = _deadline.set(time.monotonic() + seconds), _connect_hook.set(connect_hook)
     try:
         yield
@@ -42,7 +42,7 @@ def limit_response_time(seconds: float, connect_hook: ConnectHook = contextlib.n
 
 
 def check_deadline() -> None:
-    """Raise ReadTimeout after the deadline."""
+    """Raise ReadTimeout if the deadline has passed."""
     if time.monotonic() > _deadline.get():
         raise httpx.ReadTimeout("timed out")
 
@@ -55,7 +55,10 @@ def _remaining_seconds(timeout: float | None, late: type[Exception]) -> float:
 
 
 class _DeadlineStream(httpcore.NetworkStream):
-    """A connection. It sends written data with the next read, so that a head and its body share a packet."""
+    """A connection that keeps the deadline.
+
+    It sends written data with the next read, so that a request's head and body share a packet.
+    """
 
     def __init__(self, stream: httpcore.NetworkStream, streams: "weakref.WeakSet[_DeadlineStream]") -> None:
         self._stream = stream
@@ -64,9 +67,9 @@ class _DeadlineStream(httpcore.NetworkStream):
         streams.add(self)
 
     def shut_down(self) -> None:
-        """Wake the thread that reads or writes: another thread's close doesn't wake it."""
+        """Wake a thread that reads from or writes to this connection. A close by another thread wouldn't wake it."""
         with contextlib.suppress(OSError):  # the connection was lost already
-            # not the method of a TLS socket, which removes the state that the reading thread needs
+            # the plain socket's method: a TLS socket's method removes the state that the reading thread needs
             socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -121,7 +124,7 @@ class _DeadlineNetwork(httpcore.SyncBackend):
 
 
 class DeadlineTransport(httpx.HTTPTransport):
-    """The transport of httpx, over a network that keeps the deadline."""
+    """The HTTP transport for httpx, with connections that keep the deadline."""
 
     def __init__(self, *, connections: int) -> None:
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)

@@ -32,7 +32,7 @@ _CONTROL_LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": 
 
 
 class DecodedText:
-    """A decoded text, with the text that it was decoded from."""
+    """A decoded text, with the text that it was decoded from (its source)."""
 
     def __init__(self, text: str, source: "DecodedText | None" = None, escapes: re.Pattern[str] = ESCAPE):
         self.text = text
@@ -40,19 +40,19 @@ class DecodedText:
         self._escapes = escapes
 
     def decode_once(self) -> "DecodedText":
-        """Return the text with each escape decoded once."""
+        """Return this text with each escape decoded once; this text is the result's source."""
         return DecodedText(decode_escapes(self.text), self, ESCAPE)
 
     def remove_blanks(self) -> "DecodedText":
-        """Return the text without white space and plus signs."""
+        """Return this text without white space and plus signs; this text is the result's source."""
         return DecodedText(BLANKS.sub("", self.text), self, BLANKS)
 
     def source_span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the source that was decoded to this one; neither is empty."""
+        """Return the span of the source from which a span of this text was decoded. Neither span is empty."""
         return self._source_offset(start), self._source_offset(end - 1, is_end=True)
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the original text that was decoded to this one; neither is empty."""
+        """Return the span of the original text from which a span of this text was decoded. Neither span is empty."""
         layer = self
         while layer._source is not None:
             start, end = layer.source_span(start, end)
@@ -60,7 +60,10 @@ class DecodedText:
         return start, end
 
     def _source_offset(self, position: int, *, is_end: bool = False) -> int:
-        """Return the start of the letter in the source, or its end: an escape is masked as a whole."""
+        """Return where the character at `position` starts in the source or, with `is_end`, where it ends.
+
+        For a decoded escape, return the start or end of the whole escape, because an escape is masked as a whole.
+        """
         positions, origins = self._offsets
         index = bisect.bisect_right(positions, position) - 1
         if index % 2:  # an escape; the text between two escapes was copied
@@ -69,7 +72,7 @@ class DecodedText:
 
     @functools.cached_property
     def _offsets(self) -> "tuple[array[int], array[int]]":
-        """Return the starts of copied texts and escapes, in turn, here and in the source."""
+        """Return where copied texts and escapes start, in turn: in this text, and in the source."""
         positions, origins = array("q", [0]), array("q", [0])
         decode_escape: Callable[[re.Match[str]], str] = _decode_match if self._escapes is ESCAPE else lambda _: ""
         position = copied_end = 0

@@ -22,13 +22,13 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import open_lock
 from ondatra_dagster.storage.private_files import open_private_file
 
-EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: it must be valid for the time that a request takes
+EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: a token must stay valid while a request takes its time
 EXPIRY_MARGIN_SECONDS = 60.0
 _TOKEN = re.compile(r"[\x21-\x7e]+")  # the characters that a header allows
 
 
 class NoTokenError(Exception):
-    """An error of a sink that can't get a token; the text says why."""
+    """An error of a sink that can't get a token; the error's text gives the reason."""
 
     def __init__(self, reason: str, *, is_temporary: bool = False) -> None:
         super().__init__(reason)
@@ -36,12 +36,12 @@ class NoTokenError(Exception):
 
 
 class OAuthTokens(NamedTuple):
-    """The tokens from a token server."""
+    """The tokens from one answer of a token server."""
 
     access: str
-    expires_at: float | None = None  # by the wall clock, less a margin; None: unknown
-    refresh: str | None = None  # for the next request
-    asked_at: float = 0.0  # by the same clock
+    expires_at: float | None = None  # in seconds since 1970, less a margin; None if unknown
+    refresh: str | None = None  # the refresh token for the next request
+    asked_at: float = 0.0  # when the tokens were requested, in seconds since 1970
 
     def __repr__(self) -> str:
         return f"Tokens(expires_at={self.expires_at})"
@@ -64,7 +64,7 @@ class TokenRequest(NamedTuple):
 
 
 def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh: str | None) -> TokenRequest:
-    """Return the request for a token, with the refresh token if there is one."""
+    """Return the request for a token. It has the refresh token if there is one."""
 
     def resolve_value(value: TextOrVariable) -> str:
         return secret(value) if isinstance(value, Variable) else value
@@ -89,7 +89,7 @@ def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh
 
 
 def parse_token_response(answer: HttpResponse, *, now: float) -> OAuthTokens:
-    """Return the tokens in the answer, or raise NoTokenError."""
+    """Return the tokens in the token server's answer; raise NoTokenError if it has none that can be used."""
     if not answer.is_success:
         raise _token_refusal(answer)
     fields = _parse_object(answer.text)
@@ -111,7 +111,10 @@ def _token_refusal(answer: HttpResponse) -> NoTokenError:
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
-    """Return the JSON object that the text is; an empty one for any other text, such as an infinite number."""
+    """Return the JSON object in the text.
+
+    Return an empty one if the text is no JSON object, or has an invalid value such as an infinite number.
+    """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -120,11 +123,11 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _renewal_time(expires_in: object, now: float) -> float | None:
-    """Return when to request the next token; None: use this one until it is refused."""
+    """Return when to request the next token. None means that this token is used until the API refuses it."""
     if isinstance(expires_in, bool) or not isinstance(expires_in, int | float | str):
         return None
     try:
-        seconds = float(expires_in)  # some servers send a text
+        seconds = float(expires_in)  # some servers send expires_in as text
     except (ValueError, OverflowError):
         return None
     if not 0 < seconds < math.inf:
@@ -133,7 +136,7 @@ def _renewal_time(expires_in: object, now: float) -> float | None:
 
 
 class TokenFile:
-    """The file of the newest tokens from one refresh token. One process at a time requests new ones."""
+    """The file with the newest tokens that came from one refresh token. One process at a time requests new tokens."""
 
     def __init__(self, folder: Path, *name_parts: str) -> None:
         name = hashlib.blake2b("\n".join(name_parts).encode(), digest_size=16).hexdigest()
@@ -141,7 +144,10 @@ class TokenFile:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from requests: a server may treat a second use of a refresh token as a theft."""
+        """Keep other processes from requesting tokens in the `with` block.
+
+        A server may treat a second use of a refresh token as a theft.
+        """
         path = self._path.with_suffix(".lock")
         with explain_file_errors(path):
             lock = open_lock(path)
@@ -152,7 +158,7 @@ class TokenFile:
             os.close(lock)
 
     def load_tokens(self) -> OAuthTokens | None:
-        """Return the tokens that were stored last; None when there are none, or they can't be read."""
+        """Return the tokens that were stored last; None if the file is missing or can't be read as tokens."""
         try:
             with explain_file_errors(self._path), contextlib.suppress(FileNotFoundError):
                 return OAuthTokens(**orjson.loads(self._path.read_bytes()))
@@ -161,7 +167,7 @@ class TokenFile:
         return None
 
     def store_tokens(self, tokens: OAuthTokens) -> None:
-        """Store the tokens before they are used, by an atomic write."""
+        """Store new tokens by an atomic write. They are used only after that."""
         new_path = self._path.with_suffix(".new")
         with explain_file_errors(self._path):
             new_path.unlink(missing_ok=True)
@@ -176,7 +182,7 @@ FAILURE_PAUSE_SECONDS = 30.0  # a token server that is down isn't asked again fo
 
 
 class TokenSource:
-    """The tokens of one sink."""
+    """The source of one sink's tokens."""
 
     def __init__(
         self,
@@ -205,14 +211,17 @@ class TokenSource:
         return f"TokenSource({self._auth.token_url!r})"
 
     def current_token(self) -> str:
-        """Return a token that should be valid, or raise NoTokenError."""
+        """Return a token that should be valid, and request one if needed. Raise NoTokenError if that fails."""
         with self._lock:
             if self._tokens is None or self._tokens.is_expired(self._clock()):
                 return self._renew_tokens(None).access
             return self._tokens.access
 
     def replace_token(self, refused_token: str) -> str:
-        """Return another token; the first thread with a refused one renews it for all."""
+        """Return a token in place of the refused one.
+
+        The first thread that needs it requests a new one for all threads.
+        """
         with self._lock:
             if self._tokens is None or self._tokens.access == refused_token:
                 return self._renew_tokens(refused_token).access
@@ -252,7 +261,10 @@ class TokenSource:
         self._refresh_token = tokens.refresh or self._refresh_token
 
     def _record_failure(self, error: NoTokenError) -> NoTokenError:
-        """Pause the token requests, after a refusal for the rest of the run; return the error to raise."""
+        """Pause the token requests, and return the error to raise.
+
+        After a refusal the pause lasts for the rest of the run.
+        """
         message = f"no token from {self._auth.token_url}: {error}"
         if not error.is_temporary:
             credentials = (self._auth.client_id, self._auth.client_secret, self._auth.refresh_token)

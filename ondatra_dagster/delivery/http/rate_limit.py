@@ -1,9 +1,9 @@
 """A limit on requests, shared by all syncs, threads and runs with the same base_url.
 
-The times of the newest requests are stored, not a bucket of permits: a full bucket allows twice the limit in
-one window. A request takes its turn before it is sent. The turn lasts while the request may be under way,
-because the server counts it when it arrives. After a lost packet a connection may take seconds, so that time is
-recorded separately. A process that crashes has used up its turn and no more.
+The times of the newest requests are stored, not a bucket of permits, because a full bucket allows twice the limit
+in one window. A request takes its turn before it is sent. The turn lasts while the request may be under way,
+because the server counts a request when it arrives. After a lost packet, making a connection may take seconds, so
+that time is recorded separately. A process that crashes uses up its own turn and no more.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ RATES_SCHEMA = SqliteSchema(
     damage_advice="move it away: rate limits count from the next request on",
 )
 SELECT_NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
-# when the last of all requests up to that number has arrived: a later turn may arrive sooner
+# the time at which all requests up to that number have arrived, because a later turn may arrive sooner
 SELECT_ARRIVAL = """
 select max(arrived_by) from (
     select arrived_by from send where base_url = :base_url and number <= :number and taken_at >= (
@@ -63,7 +63,7 @@ SET_ARRIVAL = "update send set arrived_by = :arrived_by where base_url = :base_u
 LOWER_ARRIVAL = """
 update send set arrived_by = min(arrived_by, :now) where base_url = :base_url and number = :number
 """
-# two for each that is added, so that a turn costs the same however many rows there were
+# deletes two rows for each added one, so that a turn costs the same however many rows there were
 DELETE_OLD = """
 delete from send where base_url = :base_url and taken_at < :now - :longest and number in (
     select number from send where base_url = :base_url order by number limit 2
@@ -71,13 +71,13 @@ delete from send where base_url = :base_url and taken_at < :now - :longest and n
 """
 DELETE_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
 TRANSIT_SECONDS = 1.0  # a request over an open connection takes less, also on a busy machine
-CONNECTING_SECONDS = 10.0  # three lost packets in a row; after a kill the others wait this long
+CONNECTING_SECONDS = 10.0  # enough for three lost packets in a row; after a kill, other processes wait this long
 WAIT_MARGIN_SECONDS = 0.001
 RETENTION_SECONDS = 3600.0  # requests are stored at least this long, for limits that users change
 
 
 class RateLimit:
-    """The turns of one base_url. Several threads may wait for one."""
+    """The rate limit of one base_url. Each request takes a turn; several threads may wait for turns."""
 
     def __init__(
         self,
@@ -104,13 +104,16 @@ class RateLimit:
 
     @classmethod
     def from_config(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
-        """Return the rate limit for the sink's base_url, from all files of `lib`; open nothing if there is none."""
+        """Return the rate limit for the sink's base_url, which any file of `lib` may set.
+
+        If no file sets a limit, return None and open nothing.
+        """
         limits = tuple(read_limits(config.base_url, lib)) if config.base_url else ()
         return cls(path, config.base_url, limits) if config.base_url and limits else None
 
     @contextlib.contextmanager
     def wait_for_turn(self) -> Iterator[ConnectHook]:
-        """Wait until one more request may be sent; the body sends it and reads its answer."""
+        """Wait until one more request may be sent. The `with` block sends the request and reads its answer."""
         number, wait_seconds = self._try_turn()
         while wait_seconds > 0:
             self._sleep(wait_seconds)
@@ -122,7 +125,7 @@ class RateLimit:
 
     @contextlib.contextmanager
     def _extend_while_connecting(self, number: int) -> Iterator[None]:
-        """Delay the arrival time of a turn while its connection is made: its request can't arrive before that."""
+        """Delay the stored arrival time of a turn's request during the `with` block, which makes its connection."""
         self._update_send(SET_ARRIVAL, number, arrived_by=self._clock() + CONNECTING_SECONDS)
         try:
             yield
@@ -137,10 +140,10 @@ class RateLimit:
         with self._locked():  # an abandoned thread may be in the middle of its turn
             self._store.close()
         os.close(self._lock_file)
-        self._lock_file = -1  # the number may soon be another file's
+        self._lock_file = -1  # the descriptor's number may soon belong to another file
 
     def _try_turn(self) -> tuple[int, float]:
-        """Return the number of the turn, and zero when it is taken; else the seconds until the next attempt."""
+        """Take a turn if the limit allows it. Return the turn's number, and zero or the seconds until the next try."""
         with self._locked(), self._store.write_transaction():
             now = self._clock()
             number = self._last_number(now) + 1
@@ -165,7 +168,7 @@ class RateLimit:
         if arrival_time is None:
             return 0.0
         wait_seconds: float = arrival_time + limit.per_seconds + WAIT_MARGIN_SECONDS - now
-        if arrival_time > now:  # it is under way, and will most likely have arrived sooner
+        if arrival_time > now:  # the request is under way, and will most likely arrive sooner than this
             return max(min(wait_seconds - TRANSIT_SECONDS, limit.per_seconds), WAIT_MARGIN_SECONDS)
         return wait_seconds
 
@@ -174,8 +177,8 @@ class RateLimit:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        # SQLite before 3.51.3 can damage a file when two connections write and checkpoint it at the same
-        # moment, and it waits by sleeping. So one thread of one process at a time uses the file.
+        # SQLite before 3.51.3 can damage a file when two connections write and checkpoint it at the same moment. To
+        # wait for a lock, SQLite sleeps. So one thread of one process at a time uses the file.
         with self._thread_lock:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:

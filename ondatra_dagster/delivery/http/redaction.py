@@ -1,8 +1,9 @@
 """The masking of secrets: every text for a log, a message, a record or a page goes through it.
 
-Secrets are found by value, not by name: anywhere, quoted up to four times, with broken or joined lines, in
-base64, in hex, and with the end cut off. The docs page on reliability lists the secrets that aren't found.
-Texts are searched with their escapes decoded (escape_decoding), so the spellings of a secret need no escapes.
+Secrets are found by value, not by name, anywhere in a text. They may be quoted up to four times, have broken or
+joined lines, be in base64 or hex, or be cut off at the end. The docs page on reliability lists the secrets that
+aren't found. Texts are searched with their escapes decoded (escape_decoding), so the spellings of a secret need no
+escapes.
 """
 
 import base64
@@ -16,8 +17,8 @@ from urllib.parse import quote, quote_plus
 from ondatra_dagster.delivery.http.escape_decoding import BLANKS, DecodedText, decode_escapes
 
 MIN_SECRET_LENGTH = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
-MIN_PREFIX_LENGTH = 8  # for a secret that is cut off, and for texts that are searched without blanks
-MAX_QUOTING_DEPTH = 4  # how often a text may be quoted
+MIN_PREFIX_LENGTH = 8  # of a secret that is cut off, or that is searched in texts without blanks
+MAX_QUOTING_DEPTH = 4  # how many times a text may have been quoted
 # texts of a JSON secret that name things and give no access: error messages need them
 PUBLIC_FIELDS = frozenset(
     {
@@ -36,17 +37,17 @@ _AUTHORIZATION = re.compile(r"(?i)(?:Bearer|Basic|Token|ApiKey|Api-Key|Key) +(?=
 
 
 class SecretEncoding(NamedTuple):
-    """A text that reveals a secret."""
+    """A spelling of a secret, such as its base64. It must not stay in any text."""
 
     text: str
-    search_prefix: str  # its shortest beginning that reveals the secret
-    word_length: int = 0  # the length of the ordinary word at its beginning, which alone reveals nothing
-    blanks_before: int = 0  # plus signs and spaces that the secret has before this text
+    search_prefix: str  # the shortest beginning of `text` that reveals the secret
+    word_length: int = 0  # the length of an ordinary word at the beginning of `text`: alone it reveals nothing
+    blanks_before: int = 0  # plus signs and spaces that the secret has before `text`
     blanks_after: int = 0
 
 
 def find_secrets(value: str) -> Iterator[str]:
-    """Yield the value and the secrets in it: a JSON document's texts, a header's value without its scheme."""
+    """Yield the value and the secrets inside it: texts of a JSON document, and a header's value without its scheme."""
     for secret in {value, value.strip(), value.strip().rstrip("=")}:
         if len(secret) >= MIN_SECRET_LENGTH:
             yield secret
@@ -57,7 +58,7 @@ def find_secrets(value: str) -> Iterator[str]:
 
 
 def list_encodings(secret: str) -> Iterator[SecretEncoding]:
-    """Yield the spellings of a secret, without blanks if it is long enough."""
+    """Yield the spellings of a secret. Those that are long enough are without blanks."""
     public = secret[: _public_length(secret)]
     for text, beginning in _plain_forms(secret, public):
         yield _plain_encoding(text, beginning)
@@ -81,7 +82,7 @@ def _plain_encoding(text: str, public: str) -> SecretEncoding:
 
 
 def _blankless_encoding(text: str, min_length: int, word: int = 0) -> SecretEncoding:
-    """Return the text without its blanks."""
+    """Return the spelling without its blanks."""
     leading_blanks = len(text) - len(text.lstrip(_EDGE_BLANKS))
     trailing_blanks = len(text) - len(text.rstrip(_EDGE_BLANKS))
     blankless_text = BLANKS.sub("", text)
@@ -90,7 +91,11 @@ def _blankless_encoding(text: str, min_length: int, word: int = 0) -> SecretEnco
 
 
 def _plain_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
-    """Yield the secret and its decoded forms: a program that decodes an address decodes a secret's own escapes, too."""
+    """Yield the secret and its readable forms: with doubled quotes, misread, or with its own escapes decoded.
+
+    A program that decodes an address decodes a secret's own escapes, too. Each form comes with its public
+    beginning, such as a scheme.
+    """
     yield secret, public
     for quote_mark in ("'", '"'):
         if quote_mark in secret:  # in CSV, SQL and YAML
@@ -109,7 +114,10 @@ def _decode_as_latin_1(text: str) -> str:
 
 
 def _encoded_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
-    """Yield the forms of the secret that may be in base64 or hex: plain, in JSON, or quoted."""
+    """Yield the forms of the secret that base64 or hex may contain: plain, in JSON, or quoted.
+
+    Each form comes with its public beginning, such as a scheme.
+    """
     forms = {secret: public}
     encoders: tuple[Callable[[str], str], ...] = (
         lambda text: json.dumps(text)[1:-1],
@@ -127,9 +135,9 @@ def _encode_utf8_json(text: str) -> str:
 
 
 def _base64_forms(secret: bytes, min_length: int) -> Iterator[SecretEncoding]:
-    """Yield the spellings of the secret in the base64 of a longer text, at each of its three offsets.
+    """Yield the spellings of the secret inside the base64 of a longer text, for each of three possible offsets.
 
-    Basic credentials are an example: the base64 of user:password. The characters at the ends also encode the
+    Basic credentials are an example: the base64 of user:password. The characters at both ends also encode the
     neighbours, so they are left out.
     """
     for offset in range(3):
@@ -183,7 +191,7 @@ def _is_secret(text: str, field: str) -> bool:
 
 
 MASK = "***"
-# after the rest of a secret: an escape, perhaps cut off too, and then the text's end, dots or a quote
+# the end of a secret that is cut off: perhaps a part of an escape, then the text's end, dots or a quote
 _TRUNCATION = re.compile(
     r"(?:%[0-9A-Fa-f]?|\\[uUx]?[0-9A-Fa-f]{0,7}|&[#A-Za-z0-9]{0,31}|\ufffd)?"
     r"""(?:\s*(?:\Z|…|\.\.\.)|["'`”\r\n])"""
@@ -191,7 +199,7 @@ _TRUNCATION = re.compile(
 
 
 class Redactor:
-    """The masking of the secrets of one sync. Threads may share it."""
+    """A redactor that masks the secrets of one sync. Threads may share it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
@@ -204,7 +212,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def add_secret(self, secret: str) -> None:
-        """Mask this value from now on, also without the line end that it had in a file."""
+        """Mask this value from now on, with or without a line end that it has from a file."""
         new_secrets = set(find_secrets(secret)) - self._secrets
         if not new_secrets:
             return
@@ -221,7 +229,7 @@ class Redactor:
         return _mask_spans(text, sorted(self._secret_spans(text)))
 
     def _secret_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where in the text secrets are; the spans may overlap."""
+        """Yield the spans of the text that have secrets; the spans may overlap."""
         layer = DecodedText(text)
         for _ in range(MAX_QUOTING_DEPTH + 1):
             spaced_text = layer.text.replace("+", " ")
@@ -248,7 +256,7 @@ def _find_whole(text: str, secret_text: str) -> Iterator[tuple[int, int]]:
 def _find_truncated(
     blankless_layer: DecodedText, layer: DecodedText, secret: SecretEncoding
 ) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the layer that have a secret: whole, more than half of it, or cut off."""
+    """Yield the spans of the layer that have the secret: whole, at least half of it, or a part that is cut off."""
     position = blankless_layer.text.find(secret.search_prefix)
     while position >= 0:
         length = _common_length(blankless_layer.text, position, secret)
@@ -263,14 +271,14 @@ def _find_truncated(
 
 
 def _extend_to_edges(text: str, start: int, end: int, secret: SecretEncoding) -> tuple[int, int]:
-    """Return the span with the plus signs and spaces at the secret's ends."""
+    """Return the span extended by the plus signs and spaces that the secret has at its ends."""
     first, last = max(start - secret.blanks_before, 0), end + secret.blanks_after
     head, tail = text[first:start], text[end:last]
     return start - len(head) + len(head.rstrip("+ ")), end + len(tail) - len(tail.lstrip("+ "))
 
 
 def _common_length(text: str, start: int, secret: SecretEncoding) -> int:
-    """Return how many characters of the secret are in the text at `start`; its search_prefix is there."""
+    """Return how many characters of the secret the text has at `start`, where its search_prefix was found."""
     if text.startswith(secret.text, start):
         return len(secret.text)
     low, high = len(secret.search_prefix), len(secret.text) - 1
@@ -284,7 +292,7 @@ def _common_length(text: str, start: int, secret: SecretEncoding) -> int:
 
 
 def _mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return the text with the mask in place of each span, or of several that overlap."""
+    """Return the text with a mask in place of each span. Spans that overlap share one mask."""
     chunks, position, last = [], 0, -1
     for start, end in spans:
         if start >= last:

@@ -1,7 +1,7 @@
 """A builder of requests from a push function's calls: address, body, headers and credentials.
 
-Credentials are sent to base_url's host only. No other host is called unless allow_hosts names it. No path can
-leave the base that the sink's author wrote, whatever value a row has. api_client sends the requests.
+Credentials are sent to base_url's host only. No other host is called unless allow_hosts names it. No value of a row
+can lead a path out of the base_url that the sink's author wrote. api_client sends the requests.
 """
 
 import base64
@@ -30,9 +30,9 @@ from ondatra_dagster.delivery.response_journal import digest_request
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # servers may unquote a path more than once
 _UNQUOTE_ROUNDS = 4
-# the part that some servers cut off a segment before they read it
+# the end of a segment that some servers cut off before they read the segment
 _SEGMENT_TAIL = re.compile(r"[;?#\x00].*", re.DOTALL)
-# a character in the spelling of IIS, and an ASCII character in more bytes of UTF-8 than it needs
+# a character as IIS escapes it (%uXXXX), and an ASCII character in more bytes of UTF-8 than needed
 _IIS_ESCAPE = re.compile(r"%u([0-9a-f]{4})", re.IGNORECASE)
 _OVERLONG_ESCAPE = re.compile(r"%(?:c|e0%8|f0%80%8|f8%80%80%8|fc%80%80%80%8)([01])%([0-9a-f]{2})", re.IGNORECASE)
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|\\")
@@ -58,14 +58,14 @@ def is_absolute_url(url: str) -> bool:
 
 
 def join_url(base_url: str, path: str) -> str:
-    """Return the address below base_url; base_url's own path stays in front."""
+    """Return base_url with the path added to it. The path that base_url itself has stays in front."""
     if path.startswith("?") or not path:
         return base_url + path
     return f"{base_url.rstrip('/')}/{path.lstrip('/')}"
 
 
 def has_dot_segments(url: str) -> bool:
-    """Return whether a segment of the path is `.` or `..`, plain or in any spelling that a server may undo."""
+    """Return whether a segment of the path is `.` or `..`, plain or in any spelling that a server may decode."""
     path = url.split("?", 1)[0].split("#", 1)[0]
     for _ in range(_UNQUOTE_ROUNDS):
         path = unicodedata.normalize("NFKC", path).translate(_SLASHES)
@@ -79,7 +79,7 @@ def has_dot_segments(url: str) -> bool:
 
 
 def _strip_tail(segment: str) -> str:
-    """Return what a careless server reads: without invisible characters, and only up to a delimiter."""
+    """Return the segment as a careless server reads it: without invisible characters, and only up to a delimiter."""
     return "".join(filter(str.isprintable, _SEGMENT_TAIL.sub("", segment))).replace(" ", "")
 
 
@@ -101,10 +101,10 @@ URL_CACHE_SIZE = 256
 # only the encoding that response_status_and_body_decoding decompresses itself, with its own limit
 _DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
 _HEADER_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# control characters except the tab, and the line ends of Unicode: some servers split lines at these too
+# control characters except the tab, and the line ends of Unicode: some servers split lines at all of these
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_TIMEOUT_SECONDS = 86_400
-# the client sets the headers that frame the message: a wrong one would smuggle a second request
+# only the client sets the headers that frame the message: a wrong one would smuggle a second request
 _CLIENT_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
 
 
@@ -134,12 +134,12 @@ class PreparedRequest:
     url: httpx.URL = dataclasses.field(repr=False)
     headers: Headers = dataclasses.field(repr=False)
     content: bytes = dataclasses.field(repr=False)
-    digest: str  # made without credentials
-    is_to_base_url: bool  # it is for base_url's host
+    digest: str  # identifies the request in the journal; credentials aren't part of it
+    is_to_base_url: bool  # whether it goes to base_url's host
     timeout_seconds: float
 
     def with_header(self, name: bytes, value: bytes) -> "PreparedRequest":
-        """Return the request with one more header, unless it has that header."""
+        """Return the request with one more header; a header with this name that the request has already stays."""
         return dataclasses.replace(self, headers={name: value, **self.headers})
 
 
@@ -205,7 +205,7 @@ class RequestBuilder:
         return join_url(self._base_url, url)
 
     def _check_url(self, text: str) -> tuple[httpx.URL, bool]:
-        """Return the address, and whether its host is base_url's."""
+        """Return the address, and whether it belongs to base_url's host. Raise an error if it mustn't be called."""
         url = _parse_url(text)
         if has_dot_segments(text):
             raise RequestRefusedError(f"{text!r} has a '.' or '..' in its path, which could lead out of base_url")

@@ -11,10 +11,10 @@ _MAX_DOUBLINGS = 1_000  # a float can't hold more
 def request_retry_seconds(
     tries: int, *, backoff_seconds: float, retry_after: str | None, now: float, random: Callable[[], float]
 ) -> float:
-    """Return the wait after so many attempts: what the server asks for, else twice as long each time.
+    """Return the seconds to wait after attempt number `tries`.
 
-    It is half to one and a half times the doubled back-off, so that many clients don't retry at the same
-    moment.
+    A Retry-After header of the server decides. Without one, the wait doubles with each attempt. It is multiplied by
+    a random factor from 0.5 to 1.5, so that many clients don't retry at the same moment.
     """
     requested_seconds = parse_retry_after(retry_after, now=now)
     if requested_seconds is not None:
@@ -24,7 +24,10 @@ def request_retry_seconds(
 
 
 def parse_retry_after(header: str | None, *, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for, in either form, at most 60; None if it asks for none."""
+    """Return the seconds that a Retry-After header asks for, at most 60; None if it asks for none.
+
+    The header has a number of seconds or a date.
+    """
     if header is None:
         return None
     text = header.strip()

@@ -34,7 +34,7 @@ _CODECS_BY_NAME = {
 }
 
 
-# their decoders raise if there is no byte order mark
+# the decoders of these codecs raise an error if there is no byte order mark
 _BYTE_ORDER_MARKS = {
     "utf_16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "utf_32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
@@ -44,7 +44,7 @@ _WINDOWS_NAME = re.compile(r"(?:windows|win|cp)_?(874|125[0-8])")
 
 
 def new_decoder(content_type: str, first_bytes: bytes) -> codecs.IncrementalDecoder:
-    """Return the decoder for a body with this Content-Type. Bytes that aren't text become U+FFFD."""
+    """Return the decoder for a body with this Content-Type. It replaces bytes that aren't text with U+FFFD."""
     name = _codec_name(content_type)
     if name in _BYTE_ORDER_MARKS and not first_bytes.startswith(_BYTE_ORDER_MARKS[name]):
         name = f"{name}_le"  # as browsers do
@@ -70,14 +70,14 @@ _GZIP_FIRST_BYTE = 0x1F
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The result of a call; with NO_RESPONSE as status code there is no answer, and the text says why."""
+    """The response to a call. Without an answer its status code is NO_RESPONSE, and its text gives the reason."""
 
     status_code: int
     text: str
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    is_refused: bool = False  # by this client: no retry can help
-    is_uncertain: bool = False  # no success, but an attempt got no answer: it may have taken effect
-    is_unsent: bool = False  # there was no token to send it with
+    is_refused: bool = False  # this client refused the call or its answer: no retry can help
+    is_uncertain: bool = False  # the call failed, but an attempt without an answer may have taken effect
+    is_unsent: bool = False  # the request wasn't sent, because there was no token for it
 
     @property
     def is_success(self) -> bool:
@@ -90,7 +90,7 @@ class HttpResponse:
 
     @property
     def status_for_push(self) -> int:
-        """Return the status for push(): a refused answer counts as none."""
+        """Return the status code that push() gets: NO_RESPONSE if this client refused the call or its answer."""
         return NO_RESPONSE if self.is_refused else self.status_code
 
 
@@ -101,7 +101,10 @@ class UnreadableResponseError(Exception):
 def read_response_text(
     chunks: Iterable[bytes], headers: Mapping[str, str], *, check_time: Callable[[], None] = lambda: None
 ) -> str:
-    """Return the body of an answer, or raise UnreadableResponseError. `check_time` raises after the deadline."""
+    """Return the decoded body of an answer, or raise UnreadableResponseError.
+
+    `check_time` raises an error after the deadline.
+    """
     body = bytearray()
     for chunk in _decompress(chunks, headers.get("content-encoding", "identity").strip().lower()):
         body += chunk

@@ -1,6 +1,6 @@
-"""The parser of a .star file's API dict, with its "auth" and "headers". Secrets are names of variables.
+"""The parser of a .star file's API dict, with its "auth" and "headers". Secrets appear only as names of variables.
 
-request_builder and oauth_tokens use its result.
+request_builder and oauth_tokens use the parsed config.
 """
 
 import ast
@@ -83,7 +83,7 @@ def _pairs_reader(read_name: LiteralReader, place: str) -> LiteralReader:
 
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:
-    """Return the credentials; None after a problem that is in the list already."""
+    """Return the credentials; None if they have a problem, which is then in the list."""
     problem_count = len(problems)
     fields = read_fields(node, problems, AUTH_READERS, '"auth"')
     if len(problems) > problem_count:
@@ -196,7 +196,7 @@ def _check_token_url(node: ast.expr, fields: Mapping[str, Any]) -> None:
 
 
 def parse_api_text(source: str, file: str) -> tuple[PushConfig | None, Sequence[Problem]]:
-    """Return read_api() of a file's text."""
+    """Return the config of a file with this text, or None and all problems of its API dict."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -267,7 +267,7 @@ def _rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {_FIELD_NAMES.get(key, key): value for key, value in values.items()}
 
 
-# the fields whose names have a unit that their keys don't have
+# the config fields whose names have a unit, which the keys of API don't have
 _FIELD_NAMES = {
     "timeout": "timeout_seconds",
     "backoff": "backoff_seconds",

@@ -1,6 +1,7 @@
-"""The parser of literals in a syntax tree, each with the type that its place needs, without running anything.
+"""The parser of literals in a syntax tree. It checks that each literal has the type that its place needs.
 
-It checks how a value is written; api_dict_parser knows the meaning of API's keys.
+Nothing of the file is run. This module checks how a value is written; api_dict_parser knows the meaning of API's
+keys.
 """
 
 import ast
@@ -17,7 +18,10 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class InvalidLiteralError(Exception):
-    """An error that carries a problem up to its dict, whose parsing continues with the next key."""
+    """An error of an invalid literal.
+
+    The parser of the dict around it notes the problem and goes on with the next key.
+    """
 
     def __init__(self, node: ast.AST, description: str, remedy: str) -> None:
         super().__init__(description)
@@ -43,7 +47,7 @@ class ProblemList(list[Problem]):
 def read_fields(
     node: ast.expr, problems: ProblemList, readers: Mapping[str, LiteralReader], place: str
 ) -> dict[str, Any]:
-    """Return the dict's values by key; invalid values are left out and become problems."""
+    """Return the dict's values by key. Leave out invalid values, and add a problem for each to `problems`."""
     values: dict[str, Any] = {}
     for key, value in read_items(node, place):
         try:

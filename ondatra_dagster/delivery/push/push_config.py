@@ -1,6 +1,6 @@
 """The configuration of a sink, from the API dict of its lib/*.star file; api_dict_parser reads the text.
 
-It has no secrets: it names variables, whose values the API client reads.
+The configuration has no secrets. It names variables, whose values the API client reads.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class BasicAuth:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2:
-    """The settings of a token server: it gives tokens for a refresh token if there is one, else for the client."""
+    """The settings of a token server, which gives tokens for a refresh token or for the client's id and secret."""
 
     token_url: str  # an address, or a path below base_url
     client_id: TextOrVariable
@@ -66,7 +66,7 @@ Auth: TypeAlias = BearerAuth | HeaderAuth | ParamAuth | BasicAuth | OAuth2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitConfig:
-    """A limit of so many requests in any window of that length."""
+    """A limit of `requests` requests in any window of `per_seconds` seconds."""
 
     requests: int
     per_seconds: float
@@ -74,7 +74,7 @@ class RateLimitConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushSettings:
-    """The "push" part: how rows become calls of push()."""
+    """The "push" part of the API dict: how rows become calls of push()."""
 
     batch_size: int = 100
     batch_mode: str = "sync"
@@ -91,7 +91,7 @@ class PushSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfig:
-    """The API dict of one sink; keys that it leaves out have their defaults."""
+    """The configuration of one sink. Keys that its API dict leaves out have their defaults."""
 
     name: str  # lib/NAME.star
     file: str  # relative to the project, for messages
@@ -107,7 +107,7 @@ class PushConfig:
     env: tuple[str, ...] = ()
     rate_limit: RateLimitConfig | None = None
     push: PushSettings = dataclasses.field(default_factory=PushSettings)
-    functions: frozenset[str] = frozenset({"push"})  # which of push, poll, finalize the file has
+    functions: frozenset[str] = frozenset({"push"})  # those of push, poll and finalize that the file has
 
     @property
     def variables(self) -> tuple[str, ...]:

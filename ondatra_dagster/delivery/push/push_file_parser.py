@@ -13,16 +13,16 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushFile:
-    """A file that was parsed and has no problems."""
+    """A parsed lib/*.star file that has no problems."""
 
     path: Path
     text: str
     config: PushConfig
-    function_parameters: Mapping[str, frozenset[str]]  # of push, poll and finalize, those that it has
+    function_parameters: Mapping[str, frozenset[str]]  # for each of push, poll and finalize that the file has
 
 
 def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Problem]]:
-    """Return the file as a value, or None and all its problems; `file` is its name in messages."""
+    """Return the parsed file, or None and all its problems; `file` is its name in messages."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         tree = ast.parse(text)
@@ -31,7 +31,7 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
     except SyntaxError as error:
         return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "correct the line")]
     config, problems = read_api(tree, file)
-    functions = {  # of two functions with one name, the last
+    functions = {  # if two functions have the same name, the last one counts
         statement.name: statement
         for statement in tree.body
         if isinstance(statement, ast.FunctionDef) and statement.name in FUNCTION_PARAMETERS
@@ -50,7 +50,10 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
 
 
 def exported_names(text: str) -> set[str] | None:
-    """Return the names that other files can load from this one; None when these aren't certain."""
+    """Return the names that other files can load from a file with this text.
+
+    Return None if that isn't certain without running the file.
+    """
     try:
         body = ast.parse(text).body
     except SyntaxError:

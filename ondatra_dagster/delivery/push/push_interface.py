@@ -17,10 +17,10 @@ from ondatra_dagster.row_changes import Column, Layout
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushBatch:
-    """A batch, or a part of one, in the form that push() gets."""
+    """A batch, or a part of a batch, in the form that push() gets."""
 
-    number: int  # of the batch in its run
-    layout: Layout  # of the columns
+    number: int  # the batch's number in its run
+    layout: Layout  # the layout of all rows here
     rows_json: str  # the rows as columnar JSON
     result_keys: Sequence[ResultKey]  # the key of each row's status
     units: Sequence[BatchUnit]
@@ -28,12 +28,15 @@ class PushBatch:
 
     @classmethod
     def from_batch(cls, batch: Batch, layouts: Mapping[int, Layout]) -> Self:
-        """Return the whole batch. Rows of an older layout get the newest one, with null for missing columns."""
+        """Return the whole batch in this form.
+
+        Rows of an older layout get the newest one, with null for missing columns.
+        """
         newest_id = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
         return cls._from_units(batch.units, batch.number, layouts[newest_id], layouts)
 
     def split_in_half(self) -> tuple[Self, Self]:
-        """Return two batches with half of its keys each, in their order."""
+        """Return two batches, each with half of this batch's keys, in their order."""
         keys = group_by_key(self.units)
         halves = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         first, second = (
@@ -68,7 +71,7 @@ class PushResult(NamedTuple):
     unanswered_calls: int = 0  # calls with an unanswered attempt
     is_outage: bool = False  # every call ended without an answer, or with 408, 429 or 5xx
     job_reference: str | None = None  # the reference that push() returned instead of outcomes, as JSON
-    masked_job_reference: str | None = None  # the reference without secrets; None: it has none
+    masked_job_reference: str | None = None  # the reference without secrets; None if it has no secrets
     is_open: bool = False  # there is a job that hasn't ended
     warnings: tuple[str, ...] = ()  # about what the function returned
     has_raised: bool = False  # the function raised an error
@@ -79,13 +82,13 @@ class BatchSink(Protocol):
     """A caller of the user's functions. Several threads may use it at once, each with its own journal."""
 
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
-        """Return the outcome of each of the batch's rows, whatever happens.
+        """Push a batch, and return an outcome for each of its rows, whatever happens.
 
         A call that was answered before a crash gets its response from the journal.
         """
 
     def poll(self, parcel: PushBatch, job: str) -> PushResult:
-        """Return the state of the job that was made of the batch."""
+        """Poll the job that the API made of the batch; return its state, and the rows' outcomes if it has ended."""
 
     def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
-        """Call finalize() with these sums; raise PushContractError when it fails."""
+        """Call finalize() with the numbers of succeeded and failed units; raise PushContractError if it fails."""

@@ -18,7 +18,7 @@ _POLL_RETURNS = 'poll() ended the job with {}; it ends it with {{"rowid:change_t
 def parse_push_return(
     batch_mode: str, return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
 ) -> PushResult:
-    """Return each row's status, one outcome for all rows, or a job, about which poll() is called later."""
+    """Return the result of push(): a status for each row, one outcome for all rows, or a job for poll()."""
     if batch_mode == "sync":
         return _parse_statuses(return_value, keys, redact, _SYNC_RETURNS)
     if batch_mode == "atomic":
@@ -27,8 +27,8 @@ def parse_push_return(
         return _unusable_result(return_value, keys, redact, _ATOMIC_RETURNS)
     if not isinstance(return_value, Mapping):
         return _unusable_result(return_value, keys, redact, _ASYNC_RETURNS)
-    # poll() gets the unmasked reference: if it contains a variable's value by chance, the masked one finds no
-    # job
+    # poll() gets the unmasked reference. If a variable's value is in it by chance, the masked reference finds no
+    # job.
     job, masked_job = json.dumps(return_value), json.dumps(_mask_secrets(return_value, redact))
     return PushResult(
         outcomes={}, job_reference=job, masked_job_reference=None if masked_job == job else masked_job, is_open=True
@@ -36,7 +36,7 @@ def parse_push_return(
 
 
 def parse_poll_return(return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str]) -> PushResult:
-    """Return an open job, or the outcome of each row."""
+    """Return the result of poll(): the job is still open, or it has ended with an outcome for each row."""
     if return_value is None:
         return PushResult(outcomes={}, is_open=True)
     if isinstance(return_value, Mapping) and "done" in return_value:
@@ -47,7 +47,7 @@ def parse_poll_return(return_value: object, keys: Sequence[ResultKey], redact: C
 
 
 def parse_error(error: PushContractError, keys: Sequence[ResultKey]) -> PushResult:
-    """Return the result of a push() or poll() that raised."""
+    """Return the result of a push() or poll() that raised an error."""
     return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(str(error))), has_raised=True)
 
 
@@ -76,21 +76,21 @@ def _parse_statuses(
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
-    """Return the same outcome for every row of a batch, and for the batch itself if it has no rows."""
+    """Return the same outcome for every row of a batch; a batch without rows gets one outcome for itself."""
     return dict.fromkeys(keys or (NO_ROW_KEY,), outcome)
 
 
 def _unusable_result(
     return_value: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected_text: str
 ) -> PushResult:
-    """Return the result of a value that says nothing about any row."""
+    """Return the result for a return value that says nothing about any row: an error for every row."""
     # masked before it is cut: a part of a secret isn't found
     returned_text = "nothing" if return_value is None else redact(repr(return_value))[:100]
     return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected_text.format(returned_text))))
 
 
 def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:
-    """Return the value without secrets."""
+    """Return the value with the secrets masked in all its texts."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):

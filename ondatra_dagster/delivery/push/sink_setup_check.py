@@ -1,4 +1,4 @@
-"""The check of a lib/*.star file, and of a model's @sink line against it, without running anything."""
+"""The checks of a lib/*.star file, and of a model's @sink line against that file. Nothing is run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ class PushFileCheck(NamedTuple):
 
     config: PushConfig | None  # None: the file can't be used
     problems: Sequence[Problem]
-    warnings: Sequence[Problem]  # the sinks run only after these are fixed, perhaps in another place
+    warnings: Sequence[Problem]  # problems that must be fixed before the sinks run, perhaps outside of the file
 
 
 def check_push_file(path: Path, *, secrets: Callable[[str], str | None]) -> PushFileCheck:
-    """Return the config of lib/NAME.star, and the problems of it and of the files that it loads."""
+    """Return the config of lib/NAME.star, and the problems of this file and of the files that it loads."""
     source, problems = parse_push_file(path, f"{path.parent.name}/{path.name}")
     if source is None:
         return PushFileCheck(None, problems, ())
@@ -60,7 +60,7 @@ def _new_warning(source: PushFile, word: str, description: str, remedy: str) -> 
 
 
 def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
-    """Return the problems of the model's @sink line with its library."""
+    """Return the problems of the model's @sink line, compared with the config of its library."""
     if model.sink is None:
         return ()
     parameters, arguments = config.push.args, model.sink.arguments

@@ -40,10 +40,10 @@ def is_row_refusal(status_code: int | None) -> bool:
 def push_with_bisection(
     parcel: PushBatch, push: Callable[[PushBatch], PushResult], *, last_status: Callable[[], int | None]
 ) -> PushResult:
-    """Push a batch; push the halves of a refused batch, until no refused part can be split.
+    """Push a batch. If the API refuses it, push its halves, until no refused part can be split.
 
-    Units aren't split: a unit that is refused alone is rejected. After a crash the same responses lead to the
-    same halves.
+    Units aren't split: a unit that is refused alone is rejected. After a crash the same responses lead to the same
+    halves.
     """
     result = push(parcel)
     if not result.has_raised or not is_row_refusal(last_status()):
@@ -62,7 +62,7 @@ def push_with_bisection(
 
 
 class StarlarkSink:
-    """The sink of one library and one API."""
+    """The sink of one library: its push functions, with the client of its API."""
 
     def __init__(self, library: PushLibrary, api: ApiClient, context: PushContext) -> None:
         self._library = library
@@ -95,7 +95,7 @@ class StarlarkSink:
         try:
             return_value = self._library.call_function("poll", parcel.rows_json, job_ref, http=calls, context=context)
         except PushContractError as error:
-            if calls.call_counts.is_outage:  # then poll() couldn't know the state of the job
+            if calls.call_counts.is_outage:  # during an outage poll() can't know the state of the job
                 result = PushResult(outcomes={}, is_open=True, warnings=(str(error),))
             else:
                 result = parse_error(error, parcel.result_keys)

@@ -1,7 +1,7 @@
-"""The batches that an asynchronous API works on: their job references, and when they are polled next.
+"""The batches that an asynchronous API works on: their job references, and when their jobs are polled next.
 
-A snapshot contains them, one unit at a time, so that a lost queue submits none of them again. It is stored with
-the records, so it contains no secret.
+A queue snapshot contains these jobs, unit by unit, so that a queue restored from it submits none of them again. The
+snapshot is stored with the records, so it contains no secret.
 """
 
 import dataclasses
@@ -45,20 +45,20 @@ UNIT_OF_KEY = "select id from unit where key = ?"
 
 
 def store_job(queue: Queue, batch: Batch, job: Job) -> Batch:
-    """Store the job of a batch and return the batch with it; the caller has the transaction."""
+    """Store the job of a batch, in the caller's transaction; return the batch with its job."""
     queue.store.execute(STORE_JOB, (*job, batch.id))
     return dataclasses.replace(batch, job=job)
 
 
 def postpone_poll(queue: Queue, batch: Batch, *, next_poll_at: float, set_at: float) -> Batch:
-    """Store when to poll the batch's open job next; return the batch."""
+    """Store when to poll the batch's open job next; return the batch with this time."""
     queue.store.execute(POSTPONE_POLL, (next_poll_at, set_at, batch.id))
     job = batch.job and batch.job._replace(next_poll_at=next_poll_at, set_at=set_at)
     return dataclasses.replace(batch, job=job)
 
 
 def dump_jobs(queue: Queue) -> Mapping[int, str]:
-    """Return, for each unit in a job, by its id, the text with which another queue can continue the job."""
+    """Return, by unit id, the text with which another queue can continue the job that has the unit."""
     if not queue.store.fetch_rows(ANY_JOB):
         return {}
     return {
@@ -80,7 +80,7 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
 
 
 def fill_in_job_table(queue: Queue) -> None:
-    """Write the units that are in jobs into the temporary table in_job."""
+    """Fill the temporary table in_job with the ids of the units in open jobs."""
     queue.store.execute(CREATE_IN_JOB)
     queue.store.execute(CLEAR_IN_JOB)
     for (rows,) in queue.store.fetch_rows(READ_JOB_ROWS):
@@ -88,7 +88,7 @@ def fill_in_job_table(queue: Queue) -> None:
 
 
 def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
-    """Count the units that are in jobs at the end of a run."""
+    """Count the units that are still in jobs at the end of a run."""
     counts = Counts()
     if not queue.store.fetch_rows(ANY_JOB):
         return counts
@@ -101,7 +101,10 @@ def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
 
 
 def restore_jobs(queue: Queue, dumped_jobs: Iterable[tuple[str, str]]) -> None:
-    """Restore the jobs that another queue dumped, given by key; the caller has the transaction."""
+    """Restore jobs that dump_jobs() of another queue returned, in the caller's transaction.
+
+    Each pair has a unit's key and the text of its job.
+    """
     batches: dict[tuple[str, str], dict[str, str | int | float]] = {}
     for key, text in dumped_jobs:
         ((unit,),) = queue.store.fetch_rows(UNIT_OF_KEY, (key,))
@@ -115,9 +118,9 @@ def restore_jobs(queue: Queue, dumped_jobs: Iterable[tuple[str, str]]) -> None:
 
 
 def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
-    """Release units from their jobs: for these units the jobs have ended.
+    """Release these keys' units from their jobs, because for these units the jobs have ended.
 
-    The API may have the rows that were handed over; the caller has the transaction.
+    The API may have the rows that push got, so they are stored as maybe sent, in the caller's transaction.
     """
     for batch in load_batches(queue):
         removed_units = [unit for unit in batch.units if batch.job and unit.key in keys]
@@ -134,5 +137,5 @@ def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
 
 
 def dump_if_outcome_unknown(queue: Queue, unit: BatchUnit) -> str | None:
-    """Return the rows that the API may have of a unit that was handed to push, as text."""
+    """Return, as text, the rows that the API may have of a unit if the outcome of its push is unknown."""
     return unit.key_state.if_unknown(unit.sent_rows, queue.unit_kind).dump_maybe_sent()

@@ -1,8 +1,9 @@
 """The counts that users see: the units in a queue, and the outcomes of one run's units.
 
-A unit is what a user thinks of as one change: the key of a merge, the group of a tracked table, the row of an
-append or scd2. In a table or a partition each new row is a unit, and replaces an old row if there is one. Only
-old rows that no new row replaces are units themselves. A row that the API had and still has is an update.
+A unit is what a user thinks of as one change. It is the key of a merge, the group of a tracked table, or the row of
+an append or scd2. In a replaced table or partition each new row is a unit, and replaces an old row if there is one.
+An old row is a unit itself only if no new row replaces it. A row that the API had and still has counts as an
+update.
 """
 
 import collections
@@ -26,7 +27,7 @@ class UnitOperation(enum.StrEnum):
 
 
 class UnitOutcome(enum.StrEnum):
-    """The outcome of a unit in a run that sent it: that of its worst row."""
+    """The outcome of a unit in a run that sent it. The unit has the worst outcome of its rows."""
 
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"  # refused, or failed too often
@@ -58,7 +59,7 @@ READ_MIRROR_ROWS = f"select key, {ROW_COUNT.format('desired')} from unit where v
 IS_PLANNED = "state in ('pending', 'claimed')"  # units that a run may send, and units in jobs
 
 
-# for each partition that has both: how many rows are only deleted, and how many are only inserted
+# for each partition with deletes and inserts: how many of its rows are only deleted, how many only inserted
 READ_REPLACED_PARTITIONS = f"""
 select belongs_to, sum(not {IS_DESIRED}), sum(not {IS_ON_API})
 from unit where version <= :watermark and {IS_PLANNED}
@@ -71,20 +72,23 @@ select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
 
 
 def operation_of(*, had_rows: bool, has_rows: bool) -> UnitOperation:
-    """Return the operation of a unit whose destination had rows before (`had_rows`), and has rows now (`has_rows`)."""
+    """Return the operation at the destination that leads from `had_rows` to `has_rows`."""
     if not has_rows:
         return UnitOperation.DELETE
     return UnitOperation.UPDATE if had_rows else UnitOperation.INSERT
 
 
 def count_changed_rows(rows_before: int, rows_after: int) -> Counts:
-    """Count replaced rows in units: as many as are there both before and after are updates."""
+    """Count replaced rows in units, by their numbers before and after.
+
+    The smaller number counts as updates, the difference as inserts or deletes.
+    """
     row_counts = (max(rows_after - rows_before, 0), min(rows_before, rows_after), max(rows_before - rows_after, 0))
     return Counts({operation: rows for operation, rows in zip(UnitOperation, row_counts, strict=True) if rows})
 
 
 def count_units(queue: Queue, condition: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
-    """Count the queue's units that a condition on their columns finds, by operation."""
+    """Count the queue's units that meet a condition on their columns, by operation."""
     parameters = {"watermark": queue.watermark, **(bounds or {})}
     if queue.unit_kind is UnitKind.MIRROR:
         return _count_mirrors(queue.store, condition, parameters)
@@ -94,7 +98,7 @@ def count_units(queue: Queue, condition: str = IS_PLANNED, bounds: Mapping[str, 
 
 
 def _count_mirrors(store: SqliteStore, condition: str, span: Mapping[str, int | str]) -> Counts:
-    """Count the units of mirrors by the number of rows that were sent last: a mirror's unit has no rows of the API."""
+    """Count the units of mirrors. The old rows are as many as were sent last, because a mirror stores none of them."""
     sent_sizes = read_content_sizes(store)
     counts = Counts()
     for key, row_count in store.fetch_rows(READ_MIRROR_ROWS.format(where=condition), span):
@@ -104,14 +108,17 @@ def _count_mirrors(store: SqliteStore, condition: str, span: Mapping[str, int | 
 
 @dataclasses.dataclass(slots=True)
 class ReplacedPartition:
-    """A table's or a partition's rows that replace each other; which row replaces which is unknown."""
+    """The rows of a table or partition that replace each other. Which new row replaces which old row is unknown."""
 
     deletes: int  # old rows that no new row replaces
     updates: int  # new rows that replace an old one
-    ended_updates: int = 0  # updates that have ended, because the API refused to delete their old row
+    ended_updates: int = 0  # updates that counted with their old row, because its delete didn't succeed
 
     def count_old_row(self, outcome: UnitOutcome | None) -> UnitOperation | None:
-        """Return what an old row with this outcome counts as; None when it is the first half of an update."""
+        """Return what an old row with this outcome counts as.
+
+        Return None if the row is the first half of an update, which counts with its new row.
+        """
         if self.deletes:
             self.deletes -= 1
             return UnitOperation.DELETE
@@ -122,7 +129,7 @@ class ReplacedPartition:
         return UnitOperation.UPDATE
 
     def count_new_row(self) -> UnitOperation | None:
-        """Return what a new row that has ended counts as; None when its update has ended with its old row."""
+        """Return what a new row that has ended counts as; None if its update has already counted with the old row."""
         if self.ended_updates:
             self.ended_updates -= 1
             return None
@@ -137,26 +144,26 @@ class CountedUnit(NamedTuple):
 
     id: int
     partition: str  # of the table, for kinds that replace rows
-    rows_on_api: int  # rows that the API had before; except for a mirror, 1 means any number
-    rows_desired: int  # rows that it is to have
+    rows_on_api: int  # rows that the API had before; except for a mirror, it only matters whether there were any
+    rows_desired: int  # rows that the API is to have
 
 
 class UnitCounter:
     """A counter that counts each unit of a run once, however often it is sent.
 
-    A unit with a newer change behind the one that was sent counts when the newer one has ended.
+    If a unit got a newer change while it was sent, the unit counts only when the newer change has ended.
     """
 
     def __init__(self, queue: Queue) -> None:
-        """Read what is planned. The caller creates the counter before any of it ends."""
+        """Read the planned units. The caller creates the counter before any of them ends."""
         self._is_mirror = queue.unit_kind is UnitKind.MIRROR
         self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
         self._counts_for_later: dict[int, Counts] = {}
 
     def count(self, unit: CountedUnit, outcome: UnitOutcome | None) -> Counts:
-        """Return what a unit with this outcome counts as, or a unit in a job.
+        """Return what a unit with this outcome counts as. The outcome of a unit in a job is None.
 
-        Return nothing when it is half of another unit, which counts for both.
+        Return no counts for one half of a replaced pair if the other half counts for both.
         """
         if self._counts_for_later and (later_counts := self._counts_for_later.pop(unit.id, None)) is not None:
             return later_counts
@@ -169,7 +176,7 @@ class UnitCounter:
         return SINGLE_COUNTS[operation] if operation else NO_COUNTS
 
     def count_later(self, unit: CountedUnit, outcome: UnitOutcome) -> None:
-        """Store what the unit counts as now, for the later end of its newer change."""
+        """Store what the unit counts as now; count() returns it when the unit's newer change has ended."""
         self._counts_for_later[unit.id] = self.count(unit, outcome)
 
 
@@ -193,7 +200,7 @@ DELETE_COUNTS = "delete from run_count where run_id = ?"
 
 
 def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] | Mapping[str, Counts]) -> None:
-    """Add to a run's counts, by cell; the caller has the transaction."""
+    """Add these counts to a run's counts, in the caller's transaction. A cell is an outcome, or planned."""
     rows: list[tuple[str, str, str, int]] = [
         (run_id, str(cell), str(operation), units)
         for cell, units_by_operation in counts.items()
@@ -205,7 +212,7 @@ def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] |
 
 
 def read_counts(queue: Queue, run_id: str) -> dict[str, Counts]:
-    """Return a run's counts by cell; none when the run crashed before it had planned anything."""
+    """Return a run's counts by cell; an empty dict if the run crashed before it had planned anything."""
     counts: dict[str, Counts] = {}
     for cell, operation, units in queue.store.fetch_rows(READ_COUNTS, (run_id,)):
         counts.setdefault(str(cell), Counts())[UnitOperation(str(operation))] = int(units)

@@ -45,8 +45,8 @@ where state = 'pending' and version <= :watermark and phase = (
 )
 order by outages, id limit :size
 """
-# The same for units that are sent with all versions of their key. A key is left out while a unit of it is in
-# flight.
+# The units to send next, if they are sent with all versions of their key. A key is left out while one of its units
+# is in flight.
 READ_NEXT_KEYS = f"""
 with first as (
     select id, outages, belongs_to from unit
@@ -84,7 +84,8 @@ select id, digest, {", ".join(UNIT_COLUMNS)}
 from unit where state = 'claimed' and id in (select value from json_each(?))
 """
 COUNT_CLAIMED_UNITS = "select count(*) from unit where state = 'claimed'"
-# The next run counts a crash if the journal has more push starts than are stored here. This end was no crash.
+# Stored at an end that is no crash: the next run counts a crash if the journal has more push starts than are
+# stored.
 RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
 WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
 RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
@@ -93,7 +94,7 @@ DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE
 
 
 class BatchUnit(NamedTuple):
-    """A claimed unit."""
+    """A claimed unit, with its rows that push gets."""
 
     id: int
     key: str
@@ -103,11 +104,11 @@ class BatchUnit(NamedTuple):
     sent_rows: Sequence[SentRow]
     belongs_to: str | None = None  # units with the same value are never separated
     is_context: bool = False  # a delete that only shows push which row is replaced by inserts
-    partition: str = ""  # the partition that its row belongs to
+    partition: str = ""  # the partition that the unit's row belongs to
 
     @property
     def result_keys(self) -> list[ResultKey]:
-        """Return the keys of its rows' outcomes; an empty mirror has one, too."""
+        """Return the result keys of the unit's rows. An empty mirror has one result key, too."""
         return [row.result_key for row in self.sent_rows] or [NO_ROW_KEY]
 
     @property
@@ -117,7 +118,10 @@ class BatchUnit(NamedTuple):
 
     @property
     def has_desired_rows(self) -> bool:
-        """Return whether the sent rows leave something at the API; inserts and postimages are sent last."""
+        """Return whether the sent rows leave rows at the API.
+
+        The last sent row shows it, because inserts and postimages are sent last.
+        """
         return bool(self.sent_rows) and self.sent_rows[-1].change_type in DESIRED_CHANGE_TYPES
 
     @property
@@ -136,38 +140,38 @@ class Job(NamedTuple):
     set_at: float | None = None  # when next_poll_at was set; None: at submitted_at
 
     def next_poll_time(self, now: float) -> float:
-        """Return when to poll the job, by the clock that says `now`."""
+        """Return when to poll the job. A time that was set while the clock was ahead of `now` is corrected."""
         set_at = self.submitted_at if self.set_at is None else self.set_at
         return corrected_time(self.next_poll_at, set_at=set_at, now=now)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A claimed batch."""
+    """A claimed batch, with its frozen rows."""
 
     id: int
     number: int
     batch_key: str  # the seed of its idempotency keys, and the name of its journal; parts of a split batch share it
     units: Sequence[BatchUnit]
     is_split: bool = False  # a part of a batch that crashed its process too often
-    push_starts: int = 0  # how often processes that have ended called push with it
+    push_starts: int = 0  # how often processes that have ended called push with this batch
     crash_count: int = 0  # consecutive crashes without more answered calls than before
     answered_calls: int = 0  # how many calls had an answer at the last crash
     job: Job | None = None  # the open job that has the whole batch
 
     @property
     def result_keys(self) -> list[ResultKey]:
-        """Return the keys of the outcomes of all its rows."""
+        """Return the result keys of all rows in the batch."""
         return [key for unit in self.units for key in unit.result_keys]
 
     @property
     def must_run_alone(self) -> bool:
-        """Return whether no other batch may be in flight with it, so that a crash is this batch's fault."""
+        """Return whether this batch must be in flight alone, so that a crash is this batch's fault."""
         return self.crash_count > 0 or self.is_split
 
 
 def mark_due_pending(queue: Queue, now: float) -> int:
-    """Make waiting units pending if their retry delay is over."""
+    """Make waiting units pending if their retry delay is over; return how many there were."""
     return queue.store.execute(MARK_DUE_PENDING, (now,))
 
 
@@ -185,8 +189,8 @@ def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
 def _make_batch_key(queue: Queue, claimed_rows: Sequence[SqlRow]) -> str:
     """Return the seed of the batch's idempotency keys.
 
-    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A unit
-    that is sent again after an answer or a delivery has another seed.
+    The same changes in the same batch have the same seed on any machine, even after the queue was lost. If a unit
+    is sent again after an answer or a delivery, its batch has another seed.
     """
     changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed_rows]
     content = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])
@@ -194,13 +198,13 @@ def _make_batch_key(queue: Queue, claimed_rows: Sequence[SqlRow]) -> str:
 
 
 def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
-    """Return the units that are sent together."""
+    """Return the next units that fit into one batch."""
     bounds = {"watermark": queue.watermark, "size": size}
     if queue.unit_kind is UnitKind.VERSION:
         return _sort_by_key(queue.store.fetch_rows(READ_NEXT_KEYS, bounds))
     unit_rows: list[SqlRow] = []
     rows = 0
-    # one by one: the groups of a full batch may not fit into memory
+    # read one by one, because the groups of a full batch may not fit into memory
     for unit in queue.store.iterate_rows(READ_NEXT_UNITS, bounds):
         rows += unit[8]
         # units aren't split: a batch ends before the unit that would exceed its size; only a larger unit is
@@ -212,7 +216,10 @@ def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
 
 
 def _sort_by_key(claimed_rows: list[SqlRow]) -> list[SqlRow]:
-    """Sort the units so that each key's versions are adjacent, oldest first: a version ends before the next begins."""
+    """Sort the units so that each key's versions are adjacent, oldest first.
+
+    A version ends before the next version of its key begins.
+    """
     keys: dict[str, list[SqlRow]] = {}
     for row in claimed_rows:
         keys.setdefault(str(row[6]), []).append(row)
@@ -232,7 +239,7 @@ def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
 
 
 def _new_unit(queue: Queue, unit: int, version: int, sent_rows: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
-    """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
+    """Return a unit with the rows that push gets; `values` has the values of UNIT_COLUMNS."""
     key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
     # belongs_to may also be a partition, whose rows may be sent in different batches
     group_key = belongs_to if queue.unit_kind is UnitKind.VERSION else None
@@ -247,14 +254,14 @@ def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desir
 
 
 def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
-    """Store the units as one batch; the caller has the transaction."""
+    """Store the units as one batch, in the caller's transaction; return the batch."""
     lines = "\n".join(dump_batch_lines(units))
     id_rows = queue.store.fetch_rows(ADD_BATCH, (number, lines, seed, is_part, len(units)))
     return Batch(id=int(id_rows[0][0]), number=number, batch_key=seed, units=units, is_split=is_part)
 
 
 def dump_batch_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
-    """Yield the lines of a batch's text; the first word of each line is the unit's id."""
+    """Yield the lines of a batch's text. The first word of each line is the id of its unit."""
     for unit in units:
         if not unit.sent_rows:
             yield f"{unit.id} {unit.version}"
@@ -263,12 +270,15 @@ def dump_batch_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
 
 
 def delete_batch(queue: Queue, batch: Batch) -> None:
-    """Delete the batch, but not its units; the caller has the transaction."""
+    """Delete the batch, but not its units, in the caller's transaction."""
     queue.store.execute(DELETE_BATCH, (batch.id,))
 
 
 def load_batches(queue: Queue) -> list[Batch]:
-    """Return all claimed batches with their frozen rows, open jobs included. Delete batches without units."""
+    """Return all claimed batches with their frozen rows, including those with open jobs.
+
+    Delete batches without units.
+    """
     batches = [_load_batch(queue, row) for row in queue.store.fetch_rows(READ_BATCHES)]
     if queue.store.fetch_rows(COUNT_CLAIMED_UNITS) != [(sum(len(batch.units) for batch in batches),)]:
         raise queue.store.damage_error("units are claimed by no batch")
@@ -295,7 +305,7 @@ def _load_batch(queue: Queue, row: SqlRow) -> Batch:
 
 
 def parse_batch_rows(text: str) -> dict[int, tuple[int, list[SentRow]]]:
-    """Parse a batch's text: for each unit, by its id, the version and the rows that were handed out."""
+    """Return, by unit id, the version and the rows of each unit in a batch's text."""
     rows_by_unit: dict[int, tuple[int, list[SentRow]]] = {}
     for line in text.split("\n"):
         unit, version, *fields = line.split(" ", 5)
@@ -323,25 +333,31 @@ def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], u
 
 
 def release_batch(queue: Queue, batch: Batch) -> None:
-    """Release a batch that push hasn't got, so that its units are pending again; the caller has the transaction."""
+    """Release a batch that push didn't get, in the caller's transaction: its units are pending again."""
     queue.store.execute(RELEASE_UNITS, (orjson.dumps([unit.id for unit in batch.units]).decode(),))
     delete_batch(queue, batch)
 
 
 def record_crash(queue: Queue, batch: Batch, *, answered_calls: int, push_starts: int) -> Batch:
-    """Count a crash and return the batch; a crash after more answered calls than the last one counts as the first."""
+    """Count a crash of the batch, and return the batch.
+
+    If more calls had an answer than at the last crash, this crash counts as the first one.
+    """
     crashes = batch.crash_count + 1 if answered_calls <= batch.answered_calls else 1
     queue.store.execute(WRITE_CRASH, (crashes, answered_calls, push_starts, batch.id))
     return dataclasses.replace(batch, crash_count=crashes, answered_calls=answered_calls, push_starts=push_starts)
 
 
 def reset_push_starts(queue: Queue, batch: Batch, *, push_starts: int) -> None:
-    """Store how often push was called, so that an intended end of the process doesn't count as a crash."""
+    """Store how often push was called with the batch.
+
+    So an intended end of the process doesn't count as a crash of the batch.
+    """
     queue.store.execute(RESET_PUSH_STARTS, (push_starts, batch.id))
 
 
 def split_batch(queue: Queue, batch: Batch) -> list[Batch]:
-    """Replace the batch by one batch for each key, so that the key that crashes the process is alone."""
+    """Replace the batch by one batch for each key, so that a key that crashes the process is alone in its batch."""
     with queue.store.write_transaction():
         delete_batch(queue, batch)
         return [
@@ -351,7 +367,7 @@ def split_batch(queue: Queue, batch: Batch) -> list[Batch]:
 
 
 def group_by_key(units: Sequence[BatchUnit]) -> list[list[BatchUnit]]:
-    """Group the units that must not be separated, in their order."""
+    """Group the units by key, in their order, because a key's units must not be separated."""
     keys: list[list[BatchUnit]] = []
     for unit in units:
         if keys and unit.belongs_to is not None and unit.belongs_to == keys[-1][-1].belongs_to:

@@ -1,12 +1,12 @@
 """The digests of a queue's rows, which keep data with a changed byte from being sent or stored.
 
-A unit, a batch and a chunk of settled rows each have a digest in their row; a small table has one for all its
-rows. A digest is computed when a row is written and compared when it is read. Triggers of the writing
-connection update the digest of a unit or a small table, so statements needn't do it. A row that was damaged
-before it was changed stays damaged.
+A unit, a batch and a chunk of settled rows each have a digest in their row. A small table has one digest for all
+its rows. A digest is computed when a row is written and compared when the row is read. Triggers of the writing
+connection update the digest of a unit or a small table, so statements needn't do it. If a row is damaged and then
+changed, its digest still shows the damage.
 
-Some columns aren't covered: when and how often a unit is tried, its message, and the counts of runs and of
-mirrors' rows. A unit's state is a word, and no changed letter makes another state of it.
+Some columns aren't covered: when and how often a unit is tried, its message, and the counts of runs and of mirrors'
+rows. A unit's state isn't covered either: no changed letter makes another state of this word.
 """
 
 import zlib
@@ -74,7 +74,7 @@ TABLE_DIGEST_QUERIES: Final = {
 
 
 def unit_digest(values: Sequence[Any]) -> int:
-    """Return the digest of the values of UNIT_COLUMNS; it is called for each row that is sent."""
+    """Return the digest of a unit's UNIT_COLUMNS. This function is called for each row that is sent."""
     key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, phase, renewals = values
     numbers = version * 4096 + renewals * 65_521 + rows * 16 + phase * 4 + is_context * 2 + (maybe_sent is None)
     text = f"{key}\x1f{belongs_to}\x1f{acknowledged}\x1f{desired}\x1f{'' if maybe_sent is None else maybe_sent}"
@@ -82,7 +82,10 @@ def unit_digest(values: Sequence[Any]) -> int:
 
 
 def row_digest(*values: SqlValue) -> int:
-    """Return the digest of any row; a whole number counts as equal to the real number that SQLite makes of it."""
+    """Return the digest of any other row.
+
+    A whole number gives the same digest as a real one, which SQLite makes of it.
+    """
     digest = 0
     for value in values:
         if isinstance(value, bytes):
@@ -110,17 +113,17 @@ def install_digest_triggers(store: SqliteStore) -> None:
 
 
 def check_table_digests(store: SqliteStore) -> None:
-    """Raise StateError if a small table is damaged."""
+    """Raise StateError if one of the small tables (meta, layout, run) is damaged."""
     for table, statement in TABLE_DIGEST_QUERIES.items():
         ((text, digest),) = store.fetch_rows(statement, (table,))
         if digest is None and not text:
-            continue  # nothing was ever in it
+            continue  # the table never had a row
         if digest != row_digest(text):
             raise store.damage_error(f"its table {table} is damaged")
 
 
 def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], digest: object) -> None:
-    """Raise StateError unless the digest of these values of UNIT_COLUMNS is `digest`."""
+    """Raise StateError unless the unit's UNIT_COLUMNS, which have these values, have this digest."""
     try:
         if unit_digest(values) == digest:
             return
@@ -130,6 +133,6 @@ def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], d
 
 
 def check_row_digest(store: SqliteStore, table: str, row: object, values: Sequence[Any], digest: object) -> None:
-    """Raise StateError unless the digest of a row's values is `digest`."""
+    """Raise StateError unless a row's values have this digest."""
     if row_digest(*values) != digest:
         raise store.damage_error(f"row {row} of its table {table} is damaged")

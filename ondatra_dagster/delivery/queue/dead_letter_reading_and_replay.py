@@ -42,7 +42,7 @@ NO_LIMIT = -1  # SQLite's value for no limit
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A unit that the API refused, or that failed too often."""
+    """A dead letter: a unit that the API refused, or that failed too often."""
 
     unit_id: int
     key: str
@@ -51,10 +51,10 @@ class DeadLetter:
     is_rejected: bool  # False: it failed too often
     error: str
     died_at: datetime
-    rows_to_send: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now, or the first of it
+    rows_to_send: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now, or its first rows
     row_count: int  # how many rows a replay would send
     change_type: ChangeType | None  # of the last of these rows
-    weight: int  # rows of a batch that it takes; 0: nothing must be sent
+    weight: int  # how many rows of a batch it takes; 0 if nothing must be sent
 
 
 def read_dead_letters(
@@ -68,8 +68,8 @@ def read_dead_letters(
 ) -> Iterator[DeadLetter]:
     """Yield the dead letters, the oldest first, in chunks; the store may be read-only.
 
-    Each has at most `most_rows` of its rows, because a whole table may be one letter. Letters that are retried
-    meanwhile are left out.
+    Each has at most `most_rows` of its rows, because a whole table may be one dead letter. Dead letters that are
+    requeued meanwhile are left out.
     """
     parameters = {
         "since": since.timestamp() if since else 0.0,
@@ -109,7 +109,10 @@ def _build_dead_letter(
 
 
 def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
-    """Requeue dead letters, from what the API has to what the table has now; return how many there were."""
+    """Requeue dead letters, so that they send what leads from the API's rows to the table's present rows.
+
+    Return how many dead letters there were.
+    """
     with queue.store.write_transaction():
         dead_letters = read_dead_letters(queue.store, queue.unit_kind, limit=limit, since=since, most_rows=0)
         unit_weights = [(dead_letter.unit_id, dead_letter.weight) for dead_letter in dead_letters]
@@ -119,7 +122,7 @@ def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, s
 
 
 def retry_waiting_now(queue: Queue) -> int:
-    """Make the waiting rows pending now; return how many there were."""
+    """Make the waiting units pending now, without their retry delay; return how many there were."""
     return queue.store.execute(REQUEUE_WAITING_UNITS)
 
 
@@ -139,7 +142,7 @@ select reason, units, key from told where place <= :keys order by units desc, re
 
 
 class FailureReason(NamedTuple):
-    """A message, the number of units that failed with it, and the first of their keys: one more than is shown."""
+    """A failure message, with the number of its units and their first keys (one more than is shown)."""
 
     message: str
     unit_count: int
@@ -157,7 +160,7 @@ class FailureReason(NamedTuple):
 
 
 def read_dead_letter_reasons(store: SqliteStore, shape: UnitKind, *, limit: int) -> tuple[FailureReason, ...]:
-    """Return the messages of the dead letters, the most frequent first."""
+    """Return the messages of the dead letters with their units, the most frequent message first."""
     keys_per_reason = SHOWN_KEYS + 1
     weight = MIRROR_WEIGHT if shape is UnitKind.MIRROR else ROW_UNIT_WEIGHT
     statement = GROUP_DEAD_UNITS.format(key=UNIT_IDENTIFIER, weight=weight)

@@ -2,8 +2,8 @@
 
 A resync enqueues all rows of a table, and deletes of keys that the table no longer has.
 
-The rows are written before that in small transactions, under a version above the watermark, which no claim
-selects. So a million rows need no large transaction, and a crash leaves nothing visible.
+Before that transaction, the rows are written in small transactions, under a version above the watermark. No claim
+selects such rows. So a million rows need no large transaction, and a crash leaves nothing visible.
 """
 
 import itertools
@@ -87,12 +87,12 @@ update unit set is_context = 1 where phase = 0 and version > :watermark and belo
 """
 
 
-# A new version of a key is sent together with the older versions that are left.
+# A new version of a key is sent together with the older versions that are still in the queue.
 REQUEUE_OLDER_VERSIONS = REQUEUE_UNITS.format("belongs_to in (select belongs_to from unit where version > :watermark)")
 
 
 class CoalescedChange(NamedTuple):
-    """The change of one key over some versions; acknowledged and desired are row sets as text."""
+    """The change of one key over several versions. `acknowledged` and `desired` are row sets as text."""
 
     key: str
     version: int  # the version of its newest change
@@ -107,8 +107,8 @@ def enqueue_segment(
 ) -> int:
     """Make a segment's changes visible and move the watermark to its end; return the number of changed keys.
 
-    A second call with the same versions changes nothing. `is_held` says whether the API already has the key in
-    some form: then its rows are sent as updates.
+    A second call with the same versions changes nothing. `is_held` tells whether the API already has a key in some
+    form; the rows of such a key are sent as updates.
     """
     if segment.last_version <= queue.watermark:
         return 0
@@ -127,7 +127,7 @@ def enqueue_segment(
 
 
 def _requeue_older_versions(queue: Queue) -> None:
-    """Requeue the units of older versions that must be sent before the new rows or with them."""
+    """Requeue the units of older versions that must be sent before the new rows or together with these."""
     if queue.replaces_rows:
         queue.store.execute(REQUEUE_DELETES)
         queue.store.execute(MARK_CONTEXT_DELETES, {"watermark": queue.watermark})
@@ -144,7 +144,7 @@ def _delete_leftovers(queue: Queue) -> None:
 
 
 def coalesce_segment(queue: Queue, segment: FeedSegment) -> Iterator[CoalescedChange]:
-    """Yield one change for each key of a segment."""
+    """Yield one change for each key of a segment, in which the key's changes are coalesced."""
     pages = iter(segment.pages)
     for first_page in pages:  # all pages of a segment have the layout of its first page
         other_changes = (change for page in pages for change in page.changes)
@@ -174,7 +174,7 @@ def _stage_chunk(
 
 
 def add_units(queue: Queue, units: Iterable[NewUnit]) -> None:
-    """Put new units into the queue; the caller has the transaction."""
+    """Put new units into the queue, in the caller's transaction."""
     queue.store.execute_many(ADD_UNIT, _with_digests(units))
 
 
@@ -185,7 +185,7 @@ def _with_digests(units: Iterable[NewUnit]) -> Iterator[tuple[SqlValue, ...]]:
 
 
 def keys_with_units(queue: Queue, keys: Collection[str]) -> set[str]:
-    """Return those of the keys that have a unit."""
+    """Return those of these keys that have a unit in the queue."""
     if not queue.store.fetch_rows(ANY_UNIT):
         return set()
     keys_json = orjson.dumps(list(keys)).decode()
@@ -211,7 +211,7 @@ def _build_units(
 
 
 def build_maybe_sent_unit(queue: Queue, change: CoalescedChange, now: float) -> NewUnit:
-    """Return the unit of a row that the API may have in an unknown form: it is sent again as a whole.
+    """Return a unit that sends a key's rows again as a whole, because the API may have them in an unknown form.
 
     A kind that replaces rows has no updates: there the row is deleted and inserted.
     """
@@ -223,12 +223,12 @@ def build_maybe_sent_unit(queue: Queue, change: CoalescedChange, now: float) -> 
 
 
 def count_stored_rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> int:
-    """Return how many batch rows lead from the acknowledged rows to the desired ones; 0: nothing must be sent."""
+    """Return how many rows of a batch turn the acknowledged rows into the desired ones; 0 if nothing must be sent."""
     return KeyState.load(acknowledged, desired, maybe_sent).count_rows(queue.unit_kind, queue.layouts)
 
 
 def send_phase(queue: Queue, desired: str) -> int:
-    """Return 1 for rows that must wait until the rows that they replace are deleted, else 0."""
+    """Return the phase of rows: 1 if they must wait until the rows that they replace are deleted, else 0."""
     return 1 if queue.replaces_rows and desired else 0
 
 
@@ -297,7 +297,7 @@ REQUEUE_ALL_DELETES = REQUEUE_UNITS.format("desired = ''")
 def enqueue_all_rows(queue: Queue, segment: FeedSegment, *, now: float, only_adds: bool) -> int:
     """Enqueue every row of a snapshot once more; return the number of keys.
 
-    A key with a unit is sent as that unit says. All other rows are sent as updates, or with `only_adds` as
+    If a key already has a unit, this unit is requeued. All other rows are sent as updates, or with `only_adds` as
     inserts. A crash may leave some of the rows enqueued, which does no harm.
     """
     build_unit = _build_insert if only_adds else build_maybe_sent_unit
@@ -305,7 +305,10 @@ def enqueue_all_rows(queue: Queue, segment: FeedSegment, *, now: float, only_add
 
 
 def enqueue_deletes(queue: Queue, segment: FeedSegment, *, now: float) -> int:
-    """Enqueue a segment's deletes for keys without a unit; return their number plus that of all requeued deletes."""
+    """Enqueue a segment's deletes for keys without a unit, and requeue the deletes that wait or are dead letters.
+
+    Return the number of all these deletes.
+    """
     added_units = _add_units(queue, segment, lambda change: _build_delete(queue, change, now), renews=False)
     with queue.store.write_transaction():
         requeued_units = queue.store.execute(REQUEUE_ALL_DELETES)

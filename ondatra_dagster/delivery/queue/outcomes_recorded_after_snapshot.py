@@ -1,7 +1,7 @@
 """The recovery of a queue's units from the records of runs that came after its snapshot.
 
-Units that the records report as delivered aren't sent again; those that they report as refused are dead letters
-again. snapshot_and_restore makes the queue from the snapshot.
+First snapshot_and_restore makes the queue from the snapshot. Units that the records report as delivered then aren't
+sent again. Units that the records report as refused are dead letters again.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 
 DELETE_DELIVERED = "delete from unit where key = ? and version <= ?"
-# A row that is inserted in the version of a delete is sent with the delete, but its record is published later.
+# A row that is inserted in the same version as a delete is sent with the delete, but its record is published later.
 DELETE_DELIVERED_DELETES = "delete from unit where key = ? and version <= ? and (version <> ? or desired = '')"
 # Rows that arrived before the newest change are maybe_sent in the snapshot, because their batch was frozen.
 # This excludes maybe_sent = '', which means a delete that is sent before its insert and has no inserted rows.
@@ -52,15 +52,15 @@ class KeyOutcome(NamedTuple):
 
     @property
     def send_id(self) -> tuple[str, str, int]:
-        """Return the value that all rows have in common that were sent together."""
+        """Return the value that rows which were sent together have in common."""
         return self.key, self.run_id, self.version
 
 
 def recorded_content_sizes(outcomes: Iterable[KeyOutcome], known_sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Return how many rows at most the API has of each mirror, by these outcomes and the `known_sizes` before.
+    """Return the highest number of rows that the API may have of each mirror.
 
-    A crashed run may have recorded only some of the rows that it sent, so a lower number than before proves
-    nothing. An empty mirror has no record.
+    It follows from these outcomes and the `known_sizes` before them. A crashed run may have recorded only some of
+    the rows that it sent, so a lower number than before proves nothing. An empty mirror has no record.
     """
     rows = dict(known_sizes)
     for (key, _, _), row_count in Counter(end.send_id for end in outcomes if end.status == STATUS_SUCCEEDED).items():
@@ -74,19 +74,22 @@ def _outcome_order(outcome: KeyOutcome) -> tuple[int, bool]:
 
 
 def _delivered_outcomes(outcomes: Collection[KeyOutcome]) -> Mapping[str, KeyOutcome]:
-    """Return the newest delivered outcome of each key; a group isn't delivered if a part of it was refused."""
+    """Return the newest delivered outcome of each key. A group isn't delivered if a part of it was refused."""
     refused_sends = {end.send_id for end in outcomes if end.status != STATUS_SUCCEEDED}
     return {end.key: end for end in sorted(outcomes, key=_outcome_order) if end.send_id not in refused_sends}
 
 
 def _rejected_outcomes(outcomes: Iterable[KeyOutcome]) -> Mapping[str, KeyOutcome]:
-    """Return the newest refusal of each key; of two refusals of one version, the newer run's."""
+    """Return the newest refusal of each key. If two refusals have the same version, return that of the newer run."""
     rejections = (end for end in outcomes if end.status != STATUS_SUCCEEDED)
     return {end.key: end for end in sorted(rejections, key=lambda outcome: (outcome.version, outcome.run_id))}
 
 
 def _find_deletes_ended_upto(outcomes: Iterable[KeyOutcome], frozen: Collection[str]) -> int:
-    """Return the version up to which deletes have ended, most without a record: later inserts were sent."""
+    """Return the version up to which all deletes have ended, because an insert of that version was sent.
+
+    Most of these deletes have no record.
+    """
     inserts = (end for end in outcomes if end.change_type != ChangeType.DELETE and end.key not in frozen)
     return max((end.version for end in inserts), default=NOTHING_ENQUEUED)
 
@@ -99,8 +102,9 @@ def _keys_of_deletes(outcomes: Mapping[str, KeyOutcome]) -> Collection[str]:
 class RecordedOutcomes:
     """The newest outcome of each key after the snapshot, according to the records.
 
-    `cut_off_at` has, for each crashed run since then, the version up to which it may have sent rows without a
-    record. The units in `frozen` were claimed before, so their delivery says nothing about later deletes.
+    `crash_versions` has, for each run that crashed since then, the version up to which it may have sent rows
+    without a record. The keys in `frozen` were already claimed in the snapshot, so their delivery says nothing
+    about later deletes.
     """
 
     def __init__(
@@ -126,9 +130,10 @@ class RecordedOutcomes:
         }
 
     def split_versions(self, *, after: int, upto: int) -> Sequence[int]:
-        """Return the versions at which to split the enqueue up to `upto`: no run sent rows between two of them.
+        """Return the versions at which the enqueue up to `upto` is split.
 
-        A row that was inserted before such a version and deleted after it may be at the API without a record.
+        No run sent rows at a version between two of them. A row that was inserted before such a version and deleted
+        after it may be at the API without a record.
         """
         recorded_versions = [
             *self._delivered_versions.values(),
@@ -139,14 +144,14 @@ class RecordedOutcomes:
         return [*sorted(set(versions_between)), *([upto] if upto > after else [])]
 
     def may_be_sent(self, version: int) -> bool:
-        """Return whether a crashed run may have sent what the table had at this version."""
+        """Return whether a crashed run may have sent the rows that the table had at this version."""
         return version in self._crash_versions
 
     def __bool__(self) -> bool:
         return bool(self._delivered_versions or self._rejected_by_key)
 
     def delete_delivered_units(self, queue: Queue) -> None:
-        """Delete units whose newest change the API has acknowledged; others continue from what the API has."""
+        """Delete units whose newest change was delivered. Units with a newer change continue from what the API has."""
         deletes = [
             (key, version, version) for key, version in self._delivered_versions.items() if key in self._deleted_keys
         ]
@@ -160,10 +165,11 @@ class RecordedOutcomes:
         self.delete_replaced_units(queue)
 
     def delete_replaced_units(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
-        """Delete the deletes of replaced rows that are known to have ended: they arrived, or the rows were never sent.
+        """Delete units that delete replaced rows and are known to have ended.
 
-        Hardly any of them has a record. Call it again when changes `after` a version are enqueued. It does
-        nothing once that version is past all such deletes: deletes that must be sent again have to stay.
+        Either the delete arrived, or its row was never sent. Hardly any of these deletes has a record. Call this
+        function again when changes `after` a version are enqueued. It does nothing once that version is past all
+        such deletes, because deletes that must be sent again have to stay.
         """
         if after < self._deletes_ended_upto:
             queue.store.execute(
@@ -171,10 +177,10 @@ class RecordedOutcomes:
             )
 
     def mark_rejected_dead(self, queue: Queue, now: float) -> None:
-        """Mark units dead whose newest change was refused, once everything is enqueued that the run had enqueued.
+        """Make those units dead letters whose newest change was refused.
 
-        Call it at each version of split_versions(). Changes that are enqueued later make dead units pending
-        again, as always.
+        A unit is left out until the queue has everything that the refused run had enqueued. Call this function at
+        each version of split_versions(). Changes that are enqueued later make dead units pending again, as always.
         """
         upto = queue.watermark
         due_outcomes = [
@@ -187,7 +193,7 @@ class RecordedOutcomes:
         self._marked_dead_upto = upto
 
     def without_delivered_changes(self, segment: FeedSegment) -> FeedSegment:
-        """Return the segment without the changes that are known to have arrived, and their context rows."""
+        """Return the segment without the changes that are known to have arrived, and without their context rows."""
         pages = (
             page._replace(changes=[change for change in page.changes if self._is_undelivered(change)])
             for page in segment.pages
@@ -195,7 +201,10 @@ class RecordedOutcomes:
         return segment._replace(pages=pages)
 
     def _is_undelivered(self, change: RowChange) -> bool:
-        """Return whether no record proves its delivery; an insert in the version of a delivered delete is unproven."""
+        """Return whether no record proves that the change was delivered.
+
+        A delivered delete doesn't prove that an insert of the same version was delivered.
+        """
         delivered_version = self._delivered_versions.get(change.key, NOTHING_ENQUEUED)
         is_same_version = change.version == delivered_version and change.change_type in DESIRED_CHANGE_TYPES
         return change.version > delivered_version or (is_same_version and change.key in self._deleted_keys)

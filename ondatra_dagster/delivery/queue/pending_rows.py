@@ -27,8 +27,8 @@ from ondatra_dagster.delivery.queue.unpublished_records import unrecorded_change
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
-STAGE_PENDING = "pending"  # not tried yet, or in flight
-STAGE_WAITING = "waiting"  # for its next attempt, or for a job
+STAGE_PENDING = "pending"  # for units that weren't tried yet, or are in flight
+STAGE_WAITING = "waiting"  # for units that wait for their next attempt, or for a job
 IN_JOB_MESSAGE = "the API works on it"
 _SHOWN_COLUMNS = f"{UNIT_IDENTIFIER}, is_context, version, attempts, message"
 
@@ -50,7 +50,7 @@ READ_CLAIMED_UNITS = (
 
 
 class _PendingUnit(NamedTuple):
-    """The columns of _SHOWN_COLUMNS."""
+    """A unit as _SHOWN_COLUMNS selects it."""
 
     key: str
     is_context: int
@@ -60,7 +60,7 @@ class _PendingUnit(NamedTuple):
 
 
 class PendingRow(NamedTuple):
-    """A row that will end as a record, unless a newer change replaces it."""
+    """A row that isn't settled yet. It ends as a record, unless a newer change replaces it."""
 
     stage: str  # STAGE_PENDING or STAGE_WAITING
     key: str
@@ -68,14 +68,14 @@ class PendingRow(NamedTuple):
     stored_row: StoredRow
     version: int
     attempts: int
-    next_try_at: float | None  # or when its job is polled
+    next_try_at: float | None  # time of the next attempt, or of the next poll of the job
     message: str | None  # why it hasn't arrived
-    is_context: bool = False  # it only makes room for the rows after it
+    is_context: bool = False  # the row only makes room for the rows after it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRowReader:
-    """A reader of an open queue's pending rows, with the unit format that the queue file doesn't contain."""
+    """A reader of an open queue's pending rows. The caller gives it the format of the queue's units."""
 
     store: SqliteStore
     unit_kind: UnitKind
@@ -83,7 +83,10 @@ class PendingRowReader:
     is_whole_table: bool
 
     def read_rows(self, *, stage: str | None = None, prefix: str = "") -> Iterator[PendingRow]:
-        """Yield the rows of a stage, or of both: those in flight first, then the newest first."""
+        """Yield the pending rows of one stage, or of both, whose keys begin with `prefix`.
+
+        Rows in flight come first, then the newest of the others.
+        """
         for row in itertools.chain(self._claimed_rows(), self._unclaimed_rows(stage, prefix)):
             if stage in (None, row.stage) and row.key.startswith(prefix):
                 yield row

@@ -1,6 +1,6 @@
 """The changes, in units, that a queue would make at the destination if a run sent all that may be sent now.
 
-before + creates - deletes = after.
+The units before, plus creates, minus deletes, are the units after.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ where version <= :watermark and not is_context and {_MAY_BE_SENT} order by phase
 
 
 class RowChangeCounts(NamedTuple):
-    """The counts of units at the destination."""
+    """The numbers of units that are created, updated and deleted at the destination."""
 
     creates: int = 0
     updates: int = 0
@@ -63,10 +63,10 @@ class ExpectedKeyChange:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedChanges:
-    """The expected changes, and the destination's counts before and after them."""
+    """The expected changes, and how many units the destination has before and after them."""
 
     change_counts: RowChangeCounts = NO_ROW_CHANGES
-    changed_units: int = 0  # units that differ since the last run, sent now or not
+    changed_units: int = 0  # units that changed since the last run, whether they are sent now or not
     units_before: int | None = None  # units at the destination; None: unknown
     samples: tuple[ExpectedKeyChange, ...] = ()
 
@@ -81,9 +81,9 @@ NO_EXPECTED_CHANGES = ExpectedChanges()
 
 
 def read_expected_changes(queue: Queue, *, since: int, size: int | None, samples: int = 20) -> ExpectedChanges:
-    """Return the changes that may be sent now, and the number of units newer than `since`.
+    """Return the changes that may be sent now, and the number of units that changed after the version `since`.
 
-    `size` is how many units the table has; None when it is unknown.
+    `size` is how many units the table has; None if it is unknown.
     """
     fill_in_job_table(queue)
     counts = count_units(queue, _MAY_BE_SENT)
@@ -96,7 +96,10 @@ def read_expected_changes(queue: Queue, *, since: int, size: int | None, samples
 
 
 def _count_units_on_api(queue: Queue, size: int | None) -> int | None:
-    """Return how many units the API has: of mirrors what arrived, else the table's size without pending changes."""
+    """Return how many units the API has; None if it is unknown.
+
+    Mirrors count as last delivered. For other kinds it is the table's size without the pending changes.
+    """
     if queue.unit_kind is UnitKind.MIRROR:
         contents = read_content_sizes(queue.store)
         is_known = contents or queue.read_meta("last_run") is None

@@ -23,7 +23,7 @@ from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database, open_existing_database
 
-NOTHING_ENQUEUED = -1  # the watermark before the changes of any version
+NOTHING_ENQUEUED = -1  # the watermark of a queue that has no changes yet
 DAMAGE_ADVICE = (
     "move it away: the next run rebuilds it from the queue snapshot and the records, and repeats no recorded"
     " delivery. Only the waiting times of rows and dead letters are lost"
@@ -123,7 +123,7 @@ SCHEMA = SqliteSchema(
 # sync/record_publisher.py
 INVALID_RECORDED_IN_RUNS = "invalid_recorded_in"
 KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
-PENDING_FINALIZE = "pending_finalize"  # the name of the sums for its next call, see delivery/finalize_call.py
+PENDING_FINALIZE = "pending_finalize"  # the name of the sums for the next finalize(), see delivery/finalize_call.py
 FORGOTTEN_FLAG = "forgotten"  # in the meta of a forgotten queue, which has no other value
 
 
@@ -149,7 +149,7 @@ ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
 
 
 class Queue:
-    """An open queue file. Only the process that holds its lock has one."""
+    """An open queue file. Only the process that holds the file's lock may open it."""
 
     def __init__(self, store: SqliteStore, *, shape: UnitKind, replaces_rows: bool, is_whole_table: bool) -> None:
         self.store = store
@@ -163,7 +163,7 @@ class Queue:
             store.execute(CREATE_KEY_INDEX)
         if self.read_meta("queue_id") is None:
             self.write_meta("queue_id", str(uuid.uuid4()))
-        if self.read_meta("shape") is None:  # else it stays that of the stored units
+        if self.read_meta("shape") is None:  # otherwise the shape of the stored units stays
             self.write_meta("shape", shape.value)
 
     def read_meta(self, name: str) -> str | None:
@@ -178,12 +178,12 @@ class Queue:
 
     @property
     def watermark(self) -> int:
-        """Return the newest version whose changes are all enqueued or delivered."""
+        """Return the newest table version up to which all changes are enqueued or delivered."""
         return int(self.read_meta("watermark") or NOTHING_ENQUEUED)
 
     @property
     def invalid_watermark(self) -> int:
-        """Return the same for the table of invalid rows."""
+        """Return the watermark for the table of invalid rows."""
         return int(self.read_meta("invalid_watermark") or NOTHING_ENQUEUED)
 
     @property
@@ -194,7 +194,7 @@ class Queue:
         self._layouts = read_layouts(self.store)
 
     def store_layout(self, layout: Layout) -> int:
-        """Return the number by which stored rows name this layout, which is the newest from now on."""
+        """Store a layout as the newest one; return the number by which stored rows name it."""
         layout_id = max(self._layouts, default=0)
         if self._layouts.get(layout_id) != layout:
             layout_id = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
@@ -206,10 +206,10 @@ class Queue:
 def open_queue(
     path: Path, *, shape: UnitKind, replaces_rows: bool = False, is_whole_table: bool = False, lock: Path | None = None
 ) -> Iterator[Queue]:
-    """Open the queue file at `path` for writing; raise BusyError when another process writes it.
+    """Open the queue file at `path` for writing; raise BusyError if another process writes it.
 
-    If new rows replace old ones, deletes are sent before inserts. A whole table is one unit that no key names.
-    The lock is next to the file unless `lock` is given.
+    With `replaces_rows`, new rows replace old ones, and deletes are sent before inserts. With `is_whole_table`, the
+    whole table is one unit that no key names. The lock is next to the file unless `lock` is given.
     """
     with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), _connect_queue(path) as store:
         with store.explain_damage():
@@ -218,7 +218,10 @@ def open_queue(
 
 
 def _connect_queue(path: Path) -> SqliteStore:
-    """Open the file; raise StateError if it is busy: this process has the lock, so the other writer is no delivery."""
+    """Open the file; raise StateError if it is busy.
+
+    This process has the queue's lock, so the other writer of the file isn't a delivery.
+    """
     try:
         return open_database(path, SCHEMA)
     except BusyError as error:
@@ -242,13 +245,13 @@ def load_layout(text: str) -> Layout:
 
 
 def read_unit_kind(store: SqliteStore) -> UnitKind | None:
-    """Return the kind of the units in the file; None: there are none yet."""
+    """Return the kind of the units in the file; None if no kind was ever stored."""
     rows = store.fetch_rows(READ_META, ("shape",))
     return UnitKind(rows[0][0]) if rows else None
 
 
 def parse_unit_ids(text: str) -> list[int]:
-    """Return the ids of a frozen batch's units; each line of its text begins with one."""
+    """Return the ids of the units in a frozen batch's text. Each line of the text begins with one id."""
     return [int(line.partition(" ")[0]) for line in text.split("\n")]
 
 
@@ -258,7 +261,7 @@ def read_layouts(store: SqliteStore) -> dict[int, Layout]:
 
 @contextlib.contextmanager
 def open_for_reading(path: Path) -> Iterator[SqliteStore | None]:
-    """Open the queue at `path` for reading; yield None when there is none, or it has no tables yet."""
+    """Open the queue at `path` for reading; yield None if the file is missing or has no tables yet."""
     with open_existing_database(path, SCHEMA) as store:
         if store is None:
             yield None
@@ -269,7 +272,10 @@ def open_for_reading(path: Path) -> Iterator[SqliteStore | None]:
 
 
 def pause_flag_path(queue: Path) -> Path:
-    """Return the file that pauses a sync while it exists; it isn't in the queue's folder, and outlives it."""
+    """Return the path of the file that pauses a sync while this file exists.
+
+    It isn't in the queue's folder, and it stays when the queue is deleted.
+    """
     return queue.parent.parent / "paused" / queue.stem
 
 
@@ -279,7 +285,10 @@ def queue_file_path(state: Path, sync_id: str) -> Path:
 
 
 def queue_lock_path(queue: Path) -> Path:
-    """Return the path of a queue's lock; it is in another folder, so that both aren't lost at once."""
+    """Return the path of a queue's lock.
+
+    The lock is in another folder than the queue, so that both aren't lost at once.
+    """
     return queue.parent.parent / "locks" / queue.parent.name / f"{queue.stem}.lock"
 
 
@@ -298,10 +307,10 @@ CORRECT_TIMES = (
 
 
 def correct_times(queue: Queue, now: float) -> float | None:
-    """Set times of a clock that was ahead to now; return the latest of them, None when there are none.
+    """Set times to `now` that were stored while the clock was ahead.
 
-    It is called at the start of a run. Afterwards waits and ages continue from the present clock. Times of
-    settled rows stay, because they are in the records.
+    Return the latest of these times; None if there were none. A run calls this function at its start. Afterwards
+    waits and ages continue from the present clock. Times of settled rows stay, because they are in the records.
     """
     times = [time for query in READ_LATEST_TIMES for time in queue.store.fetch_rows(query)[0] if time is not None]
     latest = max(times, default=now)

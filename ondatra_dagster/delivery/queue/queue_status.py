@@ -39,14 +39,14 @@ from unit not indexed group by state
 """
 
 
-# how many units a row of the queue counts as: for a mirror, the rows that it had or has
+# how many units a row of the queue counts as; for a mirror, the larger of its old and new numbers of rows
 ROW_UNIT_WEIGHT = "1"
 MIRROR_WEIGHT = f"""
 max(1, {ROW_COUNT.format("desired")}, coalesce((select rows from content where content.key = unit.key), 0))
 """
 
 
-# old rows of a table or partition, and the new ones that replace them: each pair is one unit
+# the old rows of a table or partition, and the new rows that replace them: each pair is one unit
 ANY_REPLACED_UNIT = """
 select exists (select 1 from unit where phase = 0 and {alive})
     and exists (select 1 from unit where phase = 1 and state = 'pending')
@@ -71,7 +71,7 @@ where state = 'waiting' and (due_at <= :now or {is_from_future_sql("set_at")})
 """
 
 
-# new rows that may not be sent yet: rows that they replace are in flight, or wait for their next attempt
+# new rows that may not be sent yet: the rows that they replace are in flight, or wait for their next attempt
 COUNT_HELD_BACK = """
 select coalesce(sum({weight}), 0) from unit where state = 'pending' and phase = 1 and exists (
     select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
@@ -82,23 +82,23 @@ COUNT_OPEN_RUNS = "select count(*) from run"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatus:
-    """The number of units in each state, and other facts; times are seconds since 1970."""
+    """The status of a queue: the number of units in each state, and other facts. Times are seconds since 1970."""
 
     table_id: str | None  # None: the queue belongs to no table, so it counts as missing
     base_url: str | None
     watermark: int
     invalid_watermark: int
     pending_units: int = 0  # including those in flight, and the frozen ones of a crashed process
-    held_back_units: int = 0  # of these: they wait until the rows that they replace are deleted
+    held_back_units: int = 0  # pending units that wait until the rows that they replace are deleted
     waiting_units: int = 0
     dead_units: int = 0
-    dead_since: float | None = None  # since when the oldest of these is dead
-    due_units: int = 0  # of the waiting units
+    dead_since: float | None = None  # since when the oldest dead unit is dead
+    due_units: int = 0  # waiting units whose retry delay is over
     open_jobs: int = 0
     units_in_jobs: int = 0
     polls_due: int = 0  # jobs to be polled now
-    oldest_since: float | None = None  # of pending and waiting units, and of those in jobs
-    next_due_at: float | None = None  # of a retry, or of the poll of a job
+    oldest_since: float | None = None  # since when the oldest unit is pending, waiting or in a job
+    next_due_at: float | None = None  # time of the next retry, or of the next poll of a job
     is_clock_behind: bool = False  # a wait was set while the clock was ahead, and counts as over
     is_finalize_pending: bool = False
     has_open_run: bool = False  # a run hasn't published all its records
@@ -107,17 +107,17 @@ class QueueStatus:
 
     @property
     def depth(self) -> int:
-        """Return how many units haven't ended."""
+        """Return how many units haven't ended: they are pending, waiting or in jobs."""
         return self.pending_units + self.waiting_units + self.units_in_jobs
 
     @property
     def can_send(self) -> bool:
-        """Return whether a run would have work to do without a change in the table."""
+        """Return whether a run would have work to do even if the table doesn't change."""
         return self.can_deliver or self.can_finalize or self.has_open_run
 
     @property
     def can_finalize(self) -> bool:
-        """Return whether finalize() is pending and no unit waits."""
+        """Return whether finalize() is pending and all units have ended."""
         return self.is_finalize_pending and self.depth == 0
 
     @property
@@ -126,7 +126,7 @@ class QueueStatus:
 
 
 def read_status_of_file(path: Path, *, now: float) -> QueueStatus | None:
-    """Return the status of the queue at `path`; None when there is none."""
+    """Return the status of the queue at `path`; None if there is no queue."""
     with open_for_reading(path) as store:
         if store is None:
             return None
@@ -183,7 +183,10 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
 
 
 def _counts_by_state(store: SqliteStore, weight: str, parameters: dict[str, float]) -> dict[str, list[Any]]:
-    """Return the units by state; raise StateError if the table's index hides some of them."""
+    """Return, by state, the number of units and their times.
+
+    Raise StateError if the table and its index disagree, because the index may hide units.
+    """
     counts: dict[str, list[Any]] = {}
     for state, units, *times, table_fingerprint, index_fingerprint in store.fetch_rows(
         COUNT_BY_STATE.format(weight=weight), parameters
@@ -214,7 +217,7 @@ COUNT_REMAINING_UNITS = "select count(*), coalesce(sum(state = 'dead'), 0) from 
 
 
 class RemainingUnits(NamedTuple):
-    """The units that an older unit format left."""
+    """The numbers of units that an older unit format left in the queue."""
 
     unit_count: int
     dead_units: int  # dead letters among them

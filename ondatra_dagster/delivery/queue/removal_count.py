@@ -16,7 +16,7 @@ from ondatra_dagster.delivery.queue.queue_database import (
 )
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
-REMOVALS_ALLOWED_UPTO = "removals_upto"  # in the queue's meta: the version up to which removals may go
+REMOVALS_ALLOWED_UPTO = "removals_upto"  # in the queue's meta: the version up to which removals are allowed
 TABLE_SIZE = "size"  # how many keys or rows the table had, and at which version
 
 READ_REMOVAL_META = "select name, value from meta where name in ('watermark', 'removals_upto', 'size')"
@@ -39,7 +39,7 @@ READ_SAMPLE_KEYS = f"""
 select {UNIT_IDENTIFIER} from unit where {_IS_CHANGED} and desired = '' and not is_context order by id limit :limit
 """
 READ_CHANGED_CONTENTS = f"select key, {_DESIRED_ROWS} from unit where {_IS_CHANGED} order by id"
-# what only the API has, and what only the table has
+# how many keys or rows only the API has, and how many only the table has
 DIFFERENCE = """
 select coalesce(sum(iif(desired = '', {acknowledged}, 0)), 0),
     coalesce(sum(iif(acknowledged = '' and maybe_sent is null, {desired}, 0)), 0)
@@ -58,11 +58,11 @@ class RemovalUnit(NamedTuple):
 
 
 class RemovalCount(NamedTuple):
-    """The number of units that would be removed."""
+    """The number of units that would be removed, with some of their keys."""
 
     noun: str
     removed_count: int
-    total_count: int | None  # how many the API has, as far as we know; None: unknown
+    total_count: int | None  # units that the API has, as far as is known; None if unknown
     sample_keys: Sequence[str] = ()  # the first keys
     is_allowed: bool = False  # the operator has allowed the removals
 
@@ -70,7 +70,7 @@ class RemovalCount(NamedTuple):
 def count_removals(
     store: SqliteStore, measure: RemovalUnit, *, size: Callable[[], int | None], samples: int = 20
 ) -> RemovalCount:
-    """Count the removals that aren't allowed yet; `size` counts the table's keys or rows, if needed."""
+    """Count the removals that aren't allowed yet. If needed, call `size` for the number of the table's keys or rows."""
     meta = _read_removal_meta(store)
     parameters = {
         "after": int(meta.get(REMOVALS_ALLOWED_UPTO, NOTHING_ENQUEUED)),
@@ -93,35 +93,35 @@ def allow_removals(queue: Queue) -> None:
 
 
 def write_content_sizes(queue: Queue, contents: Iterable[tuple[str, int]]) -> None:
-    """Store how many rows the API has of each of these mirrors; the next change is compared with that."""
+    """Store how many rows the API has of each of these mirrors. The next change is compared with these numbers."""
     queue.store.execute_many(WRITE_CONTENT_SIZE, contents)
 
 
 def delete_content_sizes(queue: Queue) -> None:
-    """Delete the sizes of all mirrors: how much the API has is unknown."""
+    """Delete the stored sizes of all mirrors, because it is unknown how many rows the API has."""
     queue.store.execute(DELETE_CONTENT_SIZES)
 
 
 def read_content_sizes(store: SqliteStore) -> dict[str, int]:
-    """Return what write_content_sizes() stored."""
+    """Return the size of each mirror that write_content_sizes() stored."""
     return {str(key): int(rows) for key, rows in store.fetch_rows(READ_CONTENT_SIZES)}
 
 
 def read_content_size(store: SqliteStore, key: str) -> int:
-    """Return how many rows the API has of one mirror, as far as write_content_sizes() stored it."""
+    """Return how many rows the API has of one mirror; 0 if write_content_sizes() stored no number."""
     rows = store.fetch_rows(READ_CONTENT_SIZE, (key,))
     return int(rows[0][0]) if rows else 0
 
 
 def read_table_size(store: SqliteStore) -> int | None:
-    """Return what write_table_size() stored, if the queue has enqueued nothing since."""
+    """Return the table size that write_table_size() stored; None if the queue has enqueued something since."""
     meta = _read_removal_meta(store)
     version, _, size = meta.get(TABLE_SIZE, "").partition(":")
     return int(size) if size and version == meta.get("watermark") else None
 
 
 def write_table_size(queue: Queue, size: int) -> None:
-    """Store how many keys or rows the table has at the watermark: to count them may need a scan of the table."""
+    """Store how many keys or rows the table has at the watermark, because counting them may scan the table."""
     queue.write_meta(TABLE_SIZE, f"{queue.watermark}:{size}")
 
 
@@ -142,7 +142,7 @@ def _count_mirror_removals(
 def _count_on_api(
     store: SqliteStore, measure: RemovalUnit, watermark: int, size: Callable[[], int | None]
 ) -> int | None:
-    """Return how many the API has: the table's size, plus unsent deletes, minus unsent inserts."""
+    """Return how many keys or rows the API has: the table's size, plus unsent deletes, minus unsent inserts."""
     table_size = size()
     if table_size is None:
         return None

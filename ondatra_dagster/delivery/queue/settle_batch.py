@@ -68,7 +68,7 @@ class UnitMessage(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class SettledBatch:
-    """The outcomes of a batch's units, which the run adds up."""
+    """The outcomes of a batch's units. The run adds up those of all batches."""
 
     counts: Mapping[UnitOutcome, Counts] = dataclasses.field(
         default_factory=lambda: {end: Counts() for end in UnitOutcome}
@@ -96,7 +96,7 @@ def settle_batch(
 ) -> SettledBatch:
     """Apply and record every outcome of a batch in one transaction.
 
-    `counter` is the run's; without it the batch is counted as if the run sent nothing else.
+    `counter` is the run's counter. Without it the batch is counted as if the run sent nothing else.
     """
     if queue.unit_kind is UnitKind.MIRROR:
         result = result._replace(outcomes=_worst_for_all(result.outcomes))
@@ -113,7 +113,7 @@ def settle_batch(
 
 
 def _worst_for_all(outcomes: Outcomes) -> Outcomes:
-    """Return the worst outcome for every row: a mirror succeeds or fails as a whole."""
+    """Return the worst of the outcomes for every row, because a mirror succeeds or fails as a whole."""
     worst_outcome = max(outcomes.values(), key=lambda outcome: _SEVERITY[outcome.verdict], default=DELIVERED_OUTCOME)
     return dict.fromkeys((*outcomes, NO_ROW_KEY), worst_outcome)
 
@@ -213,7 +213,10 @@ class _Settlement:
         return SendResult.REFUSED if outcome.verdict is Verdict.REJECT else SendResult.FAILED
 
     def _settle_failed_unit(self, unit: BatchUnit, known_state: KeyState) -> None:
-        """Let the unit wait for a later run, or end it after its last attempt; a newer change replaces it."""
+        """Let a failed unit wait for a later run, or make it a dead letter after its last attempt.
+
+        If its key has a newer change, continue with that one instead.
+        """
         version, _, attempts, outages = self._read_current_unit(unit)
         message = self._message(unit, Verdict.ERROR)
         self.result.errors.add(message)
@@ -240,7 +243,7 @@ class _Settlement:
     def _mark_dead(self, unit: BatchUnit, known_state: KeyState, outcome: UnitOutcome, *, attempts: int) -> Counts:
         """Make the unit a dead letter, unless the key has a newer change or nothing to send.
 
-        Return what the unit counts as.
+        Return the unit's counts.
         """
         version, desired, attempts_before, _ = self._read_current_unit(unit)
         key_state = known_state._replace(desired=load_row_set(desired))
@@ -254,9 +257,9 @@ class _Settlement:
     def _continue_with_newer_change(
         self, unit: BatchUnit, known_state: KeyState, outcome: UnitOutcome, *, gave_up_after: int = 0
     ) -> Counts:
-        """Continue with the key's newer change from what is known now, with fresh attempts.
+        """Continue with the key's newer change, from the rows that the API is known to have now, with fresh attempts.
 
-        Return what the unit counts as. It counts as ended only if nothing is left to send.
+        Return the unit's counts. They are empty while something is left to send, because the unit hasn't ended.
         """
         rows = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))
         if not rows:  # it was delivered, and no newer change came
@@ -271,7 +274,7 @@ class _Settlement:
         return NO_COUNTS
 
     def _counted_unit(self, unit: BatchUnit, desired: RowSet | None = None) -> CountedUnit:
-        """Return the unit for the counter; `desired` has the newest rows if they differ from the sent ones."""
+        """Return the unit for the counter. `desired` has the newest rows if these differ from the sent rows."""
         if self._queue.unit_kind is UnitKind.MIRROR:
             row_count = len(unit.sent_rows if desired is None else desired)
             return CountedUnit(unit.id, unit.partition, read_content_size(self._queue.store, unit.key), row_count)
@@ -364,7 +367,7 @@ class _Settlement:
     def _add_record(
         self, status: str, unit: BatchUnit, sent_row: SentRow, message: str, *, is_deleted: bool = True
     ) -> None:
-        """Add the record of one row; with `is_deleted` false, a delete is stored among the updated rows."""
+        """Add the record of one row. With `is_deleted` false, even a delete is stored among the updated rows."""
         change_type, (rowid, layout, payload) = sent_row
         key = unit.belongs_to
         if key is None:

@@ -1,6 +1,6 @@
-"""The snapshot that a queue leaves outside its file, and the restore of a lost queue from it.
+"""The snapshot that a queue leaves outside its file, and the restore of a lost queue from a snapshot.
 
-outcomes_recorded_after_snapshot applies the records of later runs.
+outcomes_recorded_after_snapshot then applies the records of later runs.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from ondatra_dagster.delivery.unit_shape_by_model_kind import KEY_NAMES_SINCE, U
 
 
 class SnapshotUnit(NamedTuple):
-    """A delivery key that is pending, waiting, frozen, dead or in an open job."""
+    """A unit in a snapshot: a delivery key that is pending, waiting, frozen, dead or in an open job."""
 
     key: str
     version: int  # the version of its newest change
@@ -52,7 +52,10 @@ class SnapshotUnit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSnapshot:
-    """The state of a sync's queue at the end of a run, with each key that isn't settled; kept in the tracking store."""
+    """The state of a sync's queue at the end of a run, with each unit that isn't settled.
+
+    The tracking store keeps it.
+    """
 
     sync_id: str
     run_id: str
@@ -69,7 +72,7 @@ class QueueSnapshot:
 
 
 # values of the queue's meta table that the snapshot contains unchanged
-SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots without a run, as by a resync: no run's id names them
+SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots have no run, as after a resync: no run's id names them
 SNAPSHOT_META = (
     UNIT_FORMAT,
     KEY_GENERATION,
@@ -104,7 +107,7 @@ READ_UNCLAIMED_UNITS = (
     "select id, acknowledged, maybe_sent, desired from unit where id > ? and state != 'claimed' order by id limit ?"
 )
 MARK_MAYBE_SENT = "update unit set maybe_sent = ?, rows = ? where id = ?"
-# changes that cancelled out while the table's present rows were in flight; an empty mirror counts as a row
+# units whose changes cancelled out while the table's present rows were in flight; an empty mirror counts as a row
 DELETE_EMPTY_UNITS = "delete from unit where rows = 0 and state != 'claimed'"
 
 
@@ -146,9 +149,10 @@ def _snapshot_units(queue: Queue) -> Iterator[SnapshotUnit]:
 
 
 def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
-    """Return, for each claimed unit by its id, the rows that the API may have of it: their outcome is unknown.
+    """Return, by unit id, the rows that the API may have of each claimed unit.
 
-    Those are the rows that were handed to push. The unit's newest desired rows stay in the queue.
+    Those are the rows that push got, and their outcome is unknown. The unit's newest desired rows stay in the
+    queue.
     """
     return {
         unit.id: dump_if_outcome_unknown(queue, unit)
@@ -161,7 +165,7 @@ def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
 def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recorded_upto: str = "") -> None:
     """Restore the queue from a snapshot, which replaces its content.
 
-    After a crash before end_restore(), call it again: the outcomes in the records, up to the run
+    After a crash before end_restore(), restore it again. Until then the outcomes in the records, up to the run
     `recorded_upto`, are only in memory.
     """
     jobs: list[tuple[str, str]] = []
@@ -196,13 +200,13 @@ def clear_queue(queue: Queue) -> None:
 
 
 def _delete_units(queue: Queue) -> None:
-    # the settled rows of an outdated copy are published, with all that came after them
+    # settled rows, too: those of an outdated copy are published already, with all that came after them
     for table in ("unit", "staged", "batch", "layout", "settled"):
         queue.store.execute(f"delete from {table}")
 
 
 def count_snapshots_without_run(queue: Queue, snapshot: QueueSnapshot) -> tuple[int, int]:
-    """Return how many snapshots were left without a run, as the queue knows and as the snapshot does."""
+    """Return how many snapshots were written without a run: first the queue's count, then the snapshot's."""
     return int(queue.read_meta(SNAPSHOTS_WITHOUT_RUN) or 0), int(snapshot.queue_metadata.get(SNAPSHOTS_WITHOUT_RUN, 0))
 
 
@@ -212,12 +216,12 @@ def is_restoring(queue: Queue) -> bool:
 
 
 def read_restore_upto(queue: Queue) -> str | None:
-    """Return the newest run that an unfinished restore must cover."""
+    """Return the newest run that an unfinished restore must cover; None if no restore is unfinished."""
     return queue.read_meta(RESTORE_UPTO)
 
 
 def end_restore(queue: Queue) -> None:
-    """End the restore: the queue has the content of the snapshot and the records. The caller has the transaction."""
+    """End the restore, in the caller's transaction: the queue has the content of the snapshot and the records."""
     newest_run = queue.read_meta(RESTORE_UPTO)
     if newest_run is not None:
         queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest_run))
@@ -242,7 +246,7 @@ def _unit_values(
 def mark_all_maybe_sent(queue: Queue) -> None:
     """Mark the units outside of jobs as maybe sent, because an unknown run may have sent them.
 
-    Units with nothing to send, which records may leave, are deleted.
+    Delete units with nothing to send. Applying the records may leave such units.
     """
     last_id = 0
     while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last_id, CHUNK_KEYS)):

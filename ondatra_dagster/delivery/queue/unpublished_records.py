@@ -1,4 +1,4 @@
-"""The settled rows that are not in a record file yet, and the attempt in which each of them ended."""
+"""The settled rows that are not in a record file yet, each with the attempt in which it ended."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ STATUS_REJECTED = "rejected"
 
 
 class SettledRow(NamedTuple):
-    """A row that ended, as the queue stores it until it is published."""
+    """A settled row, as the queue stores it until it is published."""
 
     key: str
     rowid: int
@@ -50,7 +50,7 @@ class PushAttempt:
 
 
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
-    """Store rows that ended until they are published; the caller has the transaction."""
+    """Store settled rows until they are published, in the caller's transaction."""
     for start in range(0, len(rows), PACK_ROWS):
         chunk = rows[start : start + PACK_ROWS]
         text = orjson.dumps([tuple(row) for row in chunk])  # orjson refuses named tuples
@@ -59,7 +59,7 @@ def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt:
 
 
 def read_pack(store: SqliteStore, row: Sequence[Any]) -> Iterator[SettledRow]:
-    """Yield the rows of a pack with PACK_COLUMNS; raise StateError if the pack is damaged."""
+    """Yield the rows of a pack, whose PACK_COLUMNS are in `row`; raise StateError if the pack is damaged."""
     number, digest, *values = row
     check_row_digest(store, "settled", number, values, digest)
     *_, text, _ = values
@@ -115,7 +115,7 @@ class RecordFile(NamedTuple):
 
 
 class UnassignedRows(NamedTuple):
-    """The settled rows of one type that are in no file yet."""
+    """The number of settled rows of one type that are in no file yet, and when the oldest ended."""
 
     type: str
     row_count: int
@@ -123,12 +123,12 @@ class UnassignedRows(NamedTuple):
 
 
 def begin_run(queue: Queue, run_id: str, about: str) -> None:
-    """Record that this run may leave records; `about` is what its metadata needs if the run never ends."""
+    """Record that this run may leave records. `about` is what the run's metadata needs if the run never ends."""
     queue.store.execute(ADD_RUN, (run_id, about))
 
 
 def open_runs(queue: Queue) -> dict[str, str]:
-    """Return the runs that haven't ended, oldest first, with the `about` of each."""
+    """Return the `about` text of each run that hasn't ended, by run id, oldest first."""
     return {str(run_id): str(about) for run_id, about in queue.store.fetch_rows(READ_RUNS)}
 
 
@@ -140,7 +140,7 @@ def end_run(queue: Queue, run_id: str) -> None:
 
 
 def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
-    """Return how many files of each type the run has begun to write."""
+    """Return how many files of each type have got rows of the run."""
     file_counts: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
     return file_counts
 
@@ -158,7 +158,7 @@ def _check_no_stray_packs(queue: Queue) -> None:
 
 
 def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, max_rows: int = FILE_ROWS) -> RecordFile | None:
-    """Assign the oldest unassigned rows of a type to a new file and return it; None when there are none."""
+    """Assign the oldest unassigned rows of a type to a new file and return the file; None if there are no rows."""
     with queue.store.write_transaction():
         last_blob = None
         rows = 0
@@ -178,7 +178,7 @@ def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, max_rows: int =
 
 
 def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
-    """Return the run's files that aren't known to be written."""
+    """Return the run's files with rows that are still in the queue, because they may not be written yet."""
     _check_no_stray_packs(queue)
     return [
         RecordFile(run_id, str(kind), int(number))
@@ -187,7 +187,7 @@ def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
 
 
 def read_file_rows(queue: Queue, file: RecordFile) -> Iterator[tuple[float, float, SettledRow]]:
-    """Yield a file's rows, each with the start and the end of its batch."""
+    """Yield a file's rows, each with the times at which its batch's push began and ended."""
     for started_at, ended_at, *pack in queue.store.iterate_rows(READ_FILE_PACKS, file):
         for row in read_pack(queue.store, pack):
             yield float(started_at), float(ended_at), row
@@ -213,9 +213,9 @@ where run_id = :run_id and type = :type
 
 
 def read_started_files(store: SqliteStore) -> dict[str, Mapping[str, int]]:
-    """Return, for each run that hasn't ended, newest first, how many files of each type have got their rows.
+    """Return, by run that hasn't ended, newest first, how many files of each type have got their rows.
 
-    A file with that number or a higher one has rows that ended after this read.
+    A file with that number or a higher one gets its rows after this read.
     """
     return {str(run_id): orjson.loads(str(files)) for run_id, files in store.fetch_rows(READ_RUNS_NEWEST_FIRST)}
 
@@ -223,7 +223,7 @@ def read_started_files(store: SqliteStore) -> dict[str, Mapping[str, int]]:
 def read_unpublished_rows(
     store: SqliteStore, run_id: str, kind: str, published_files: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
-    """Yield the rows of a type that aren't in these files, newest first, each with the times of its batch."""
+    """Yield the rows of a type that aren't in `published_files`, newest first, each with the times of its batch."""
     for started_at, ended_at, *pack in store.iterate_rows(
         READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published_files)
     ):
@@ -247,7 +247,10 @@ _PREIMAGES_AND_DELETES = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELET
 def unrecorded_change_types(
     shape: UnitKind, *, replaces_rows: bool, is_context: bool, has_desired_rows: Callable[[], bool]
 ) -> frozenset[ChangeType]:
-    """Return the change types of a unit that are only context: deletes are, if inserts replace their rows."""
+    """Return the change types of a unit that get no record, because their rows are only context.
+
+    These are preimages, and deletes if inserts replace their rows.
+    """
     # the unit's desired rows are parsed only if they are needed, which is rare
     if is_context or ((replaces_rows or shape is UnitKind.GROUP) and has_desired_rows()):
         return _PREIMAGES_AND_DELETES

@@ -33,14 +33,17 @@ class LibraryFile(NamedTuple):
 
 
 def list_library_files(path: Path) -> Sequence[LibraryFile]:
-    """Return the file after all that it loads, each once and all inside lib/; raise ProjectError if that fails."""
+    """Return the file and all files that it loads, each once; a file comes after those that it loads.
+
+    Raise ProjectError if a file can't be loaded, or isn't inside lib/.
+    """
     files: dict[str, LibraryFile] = {}
     _collect_files(path.parent, path.name, files, ())
     return list(files.values())
 
 
 def library_file_name(lib: Path, relative: str) -> str:
-    """Return the name of a file of lib/ in messages, and for the files that load it."""
+    """Return the name of a file of lib/, such as lib/NAME.star. Messages and loading files refer to this name."""
     return f"{lib.name}/{relative}"
 
 
@@ -62,7 +65,7 @@ def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], load
 
 
 def _find_load_line(load_name: str, name: str, text: str) -> FileLine:
-    """Return the line that loads this file. There its name may be written with escapes."""
+    """Return the line whose load() has this file name. The name may be written with escapes there."""
     with contextlib.suppress(SyntaxError):  # an escape that Python doesn't have
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
@@ -96,13 +99,14 @@ def _read_text(path: Path, name: str) -> str:
         raise ProjectError([unreadable_file_problem(name, error)]) from error
 
 
-# All names of a file are resolved before its first statement runs. This one is the first, and fails.
+# Starlark resolves all names of a file before it runs the first statement. This line is the first statement, and it
+# fails.
 _NAMES_ONLY_LINE = f'{{}}["every name is known"]; {LOAD_LINE}'
 _UNDEFINED_NAME = re.compile(r"Variable `(.+?)` not found")
 
 
 def find_undefined_names(files: Sequence[LibraryFile]) -> Iterator[Problem]:
-    """Yield, for each file, the names that it loads and that don't exist, and the first other undefined name."""
+    """Yield a problem for each loaded name that doesn't exist, and for the first other undefined name of each file."""
     texts = {file.name: file.text for file in files}
     for file in files:
         for load in file.tree.loads():

@@ -33,9 +33,10 @@ NUMBER_PATH = "number"
 
 
 def find_decimal_paths(type_name: str) -> Json:
-    """Return where decimals are in a column of this Spark type; None when there are none.
+    """Return where decimals are in a column of this Spark type; None if the type has no decimals.
 
-    builtin_objects.star reads it: "number", ["each", …] or ["fields", {name: …}]. A map's keys stay texts, as in JSON.
+    builtin_objects.star reads the result: "number", ["each", …] or ["fields", {name: …}]. A map's keys stay texts,
+    as in JSON.
     """
     if type_name.startswith("decimal"):
         return NUMBER_PATH
@@ -58,7 +59,7 @@ def _each_path(places: Json) -> Json:
 
 
 def _split_types(inner: str) -> Iterator[str]:
-    """Yield the texts between the commas that are outside of brackets."""
+    """Yield the types in a text that has commas between them. A comma inside brackets belongs to a type."""
     depth = start = 0
     for position, character in enumerate(inner):
         depth += (character in "<(") - (character in ">)")
@@ -82,7 +83,7 @@ EMPTY_BATCH = '{"columns":[],"rows":[]}'
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PushContext:
-    """The values that a file's functions may declare as parameters, for every batch of a sync, and their clock."""
+    """The values that a file's functions may declare as parameters, for every batch of a sync, and a clock."""
 
     sync_id: str
     kind: str
@@ -115,10 +116,10 @@ class PushLibrary:
         http: BatchCalls,
         context: PushContext,
     ) -> object:
-        """Call push(), poll() or finalize() with the parameters that it declares; return its result.
+        """Call push(), poll() or finalize() with the parameters that the function declares; return its result.
 
-        `own_arguments` are those that only this function has. An error in the function becomes a
-        PushContractError with place and cause.
+        `own_arguments` are those that only this function has. An error in the function becomes a PushContractError
+        with place and cause.
         """
         call = PushCall(self.config, http, batch_number=context.batch_number, clock=context.clock, sleep=context.sleep)
         parameters = self._source.function_parameters[function]
@@ -165,7 +166,7 @@ class PushLibrary:
         return PushContractError(truncate_message(call.http.redactor.redact(f"{file}:{line}: {message}")))
 
     def _line_of(self, function: str) -> int:
-        """Return the line where a function begins, for errors in its result."""
+        """Return the line where a function begins. It is shown for errors in the function's result."""
         text_before, separator, _ = f"\n{self._source.text}".rpartition(f"\ndef {function}(")
         return text_before.count("\n") + 1 if separator else 1
 

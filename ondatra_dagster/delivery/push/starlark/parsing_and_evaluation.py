@@ -37,12 +37,12 @@ _DIALECT.enable_f_strings = True
 
 
 def parse_file(name: str, text: str) -> starlark.AstModule:
-    """Parse the text as Starlark; nothing of it is run."""
+    """Parse the text as Starlark, without running it."""
     return starlark.parse(name, text, _DIALECT)
 
 
 def evaluate_file(tree: starlark.AstModule, modules: Mapping[str, starlark.FrozenModule]) -> starlark.FrozenModule:
-    """Run a file's top level, which loads from the modules."""
+    """Run a file's top level. Its load() calls load from these modules."""
     ends_at = time.monotonic() + _LOAD_SECONDS
     options = starlark.EvalOptions(check_cancelled=lambda: time.monotonic() > ends_at)
     module = starlark.Module()
@@ -57,7 +57,7 @@ def evaluate_until_load(tree: starlark.AstModule) -> None:
 
 @functools.cache
 def load_prelude() -> starlark.FrozenModule:
-    """Return the module from which every file gets its built-in names."""
+    """Return the module with the built-in names that every file gets."""
     module = starlark.Module()
     for name, function in host_functions().items():
         module.add_callable(name, function)
@@ -92,7 +92,7 @@ class StarlarkFault(NamedTuple):
 
     @classmethod
     def parse_error(cls, text: str, files: Set[str]) -> Self:
-        """Return the place in these files, and the message, of the error in a text from Starlark."""
+        """Return the message of the error in a text from Starlark, and the error's place in one of these files."""
         match = _ERROR_PATTERN.search(text)
         message = match[1] if match else text
         for prefix in ("fail: ", "WrongUseError: "):
@@ -105,14 +105,14 @@ class StarlarkFault(NamedTuple):
 
 
 def is_starlark_error(error: BaseException) -> bool:
-    """Return whether the .star file caused the error; a panic and a result that Python can't hold count, too."""
+    """Return whether the .star file caused the error. A panic counts, too, and a result that Python can't hold."""
     return (
         isinstance(error, starlark.StarlarkError | TypeError | ValueError) or type(error).__module__ == "pyo3_runtime"
     )
 
 
 def to_project_error(error: BaseException, name: str) -> ProjectError:
-    """Return the error of a file that can't be parsed, or whose top level fails."""
+    """Return a ProjectError for a file that can't be parsed, or whose top level fails."""
     fault = StarlarkFault.parse_error(str(error), {name})
     message = fault.message.removeprefix("Parse error: ")
     return FileLine(name, fault.line).to_error(message, f"{docs_command('push-functions')} says what Starlark has")

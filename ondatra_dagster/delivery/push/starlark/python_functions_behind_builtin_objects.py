@@ -33,7 +33,10 @@ class WrongUseError(Exception):
 
 
 def describe_type(value: object) -> str:
-    """Return the type of a value, not the value: it may contain secrets, and a part of one can't be masked."""
+    """Return a value's type as text, for messages.
+
+    The value itself isn't shown: it may contain secrets, and a part of a secret can't be masked.
+    """
     return f"a value of type {type(value).__name__}"
 
 
@@ -50,13 +53,13 @@ def _encode_digest(digest: bytes, encoding: object) -> str:
 
 
 def digest_text(name: str, text: object, encoding: object) -> str:
-    """Return a digest of the text's UTF-8 bytes."""
+    """Return the digest of the text's UTF-8 bytes; `name` is the algorithm."""
     digest = hashlib.new(name, _require_text(text, name).encode(), usedforsecurity=False).digest()
     return _encode_digest(digest, encoding)
 
 
 def hmac_sha256(key: object, text: object, encoding: object) -> str:
-    """Return the text's signature."""
+    """Return the text's HMAC-SHA256 signature."""
     word = "hmac_sha256"
     digest = hmac.digest(_require_text(key, word).encode(), _require_text(text, word).encode(), "sha256")
     return _encode_digest(digest, encoding)
@@ -67,7 +70,7 @@ def base64_encode(text: object) -> str:
 
 
 def base64_decode(text: object) -> str:
-    """Return the decoded text; raise WrongUseError if the bytes aren't text."""
+    """Return the decoded text; raise WrongUseError if `text` isn't base64, or its bytes aren't text."""
     try:
         return base64.b64decode(_require_text(text, "base64.decode"), validate=True).decode()
     except ValueError as error:  # not ASCII, not base64, or not UTF-8 after that
@@ -75,7 +78,10 @@ def base64_decode(text: object) -> str:
 
 
 def url_quote(text: str, safe: object) -> str:
-    """Return the text quoted for an address, slashes too."""
+    """Return the text percent-encoded for an address.
+
+    Only the characters in `safe` stay, so slashes don't by default.
+    """
     if len(text) > MAX_QUOTED_LENGTH:
         raise WrongUseError(f"url_quote takes a string of at most {MAX_QUOTED_LENGTH:,} characters")
     return quote(text, safe=_require_text(safe, "url_quote"))
@@ -86,7 +92,7 @@ def current_time_text() -> str:
 
 
 def parse_time(text: object) -> float:
-    """Return the seconds since 1970 of an ISO 8601 time; without an offset it is UTC."""
+    """Return an ISO 8601 time as seconds since 1970. A time without an offset is in UTC."""
     try:
         moment = datetime.fromisoformat(_require_text(text, "time.parse"))
     except ValueError as error:
@@ -112,7 +118,7 @@ PRINT_CHARACTERS = 2_000  # of one line
 _NO_JSON, _STARLARK_JSON, _PYTHON_JSON = 0, 1, 2
 
 
-# Starlark's decoder makes integers of more than 64 bits floats, and gives up at 128 levels
+# Starlark's decoder turns integers of more than 64 bits into floats, and gives up at 128 levels
 _LONG_INTEGER = re.compile(r"[0-9]{19}")
 _MAX_DEPTH = 120
 _MAX_BRACKETS = 2_000_000  # 50 MB of brackets would take a minute and gigabytes
@@ -135,7 +141,7 @@ class PushCall:
         sleep: Callable[[float], None] = interruption.sleep,
     ) -> None:
         self.http = http
-        self.raised_error: BaseException | None = None  # raised by the engine; Starlark loses it on the way
+        self.raised_error: BaseException | None = None  # an error of the engine; Starlark passes on only its text
         self.is_over_time_limit = False
         self._config = config
         self._batch_number = batch_number
@@ -145,12 +151,12 @@ class PushCall:
         self._ends_at = clock() + config.push.time_limit_seconds
 
     def check_time_limit(self) -> bool:
-        """Return whether push() has computed for too long; Starlark calls this very often."""
+        """Return whether push() has exceeded its time limit for computing; Starlark calls this very often."""
         self.is_over_time_limit = self._clock() > self._ends_at
         return self.is_over_time_limit
 
     def call_http(self, method: str, url: object, *fields: Any) -> tuple[int, str, int, Json, Mapping[str, str]]:
-        """Return an answer, in the parts from which builtin_objects.star builds the response.
+        """Make a call; return its answer in the parts from which builtin_objects.star builds the response.
 
         `fields` are the other fields of an HttpCall, in their order.
         """
@@ -161,7 +167,7 @@ class PushCall:
         return answer.status_for_push, answer.text, decoding, value, answer.headers
 
     def sleep(self, seconds: object) -> None:
-        """Wait; this counts as computing, so that no sleep goes past the time limit."""
+        """Wait for some seconds, at most until the time limit: waiting here counts as computing."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise WrongUseError(f"sleep takes seconds, not {describe_type(seconds)}")
         self._sleep(max(min(float(seconds), self._ends_at - self._clock()), 0.0))
@@ -173,7 +179,7 @@ class PushCall:
         return self.http.secret_value(str(name))
 
     def print(self, text: str) -> None:
-        """Write a line to the run's log, without secrets; too many or too long lines are cut."""
+        """Write a line to the run's log, with secrets masked. Too long lines are cut; too many lines are left out."""
         self._print_count += 1
         if self._print_count > PRINT_LINES + 1:
             return
@@ -184,7 +190,11 @@ class PushCall:
 
 
 def _decode_json(text: str) -> tuple[int, Json]:
-    """Return how the answer's JSON gets into Starlark: by its own decoder, unless that loses something."""
+    """Return which decoder gets the JSON text into Starlark, and the value if Python's decoder does.
+
+    Starlark's decoder is used unless it would lose digits. JSON that is nested too deeply or too large isn't
+    decoded.
+    """
     brackets = text.count("[") + text.count("{")
     if brackets > _MAX_BRACKETS:
         return _NO_JSON, None
@@ -233,7 +243,10 @@ current_call: ContextVar[PushCall | None] = ContextVar("push_call", default=None
 
 
 def host_functions() -> Mapping[str, Callable[..., Any]]:
-    """Return the functions for builtin_objects.star; those of a call use the push() call that runs in this thread."""
+    """Return the functions for builtin_objects.star.
+
+    Those that belong to a call, such as HTTP, use the push() call that runs in this thread.
+    """
     call_functions: Mapping[str, Callable[..., Any]] = {
         "host_http": PushCall.call_http,
         "host_sleep": PushCall.sleep,
@@ -245,7 +258,7 @@ def host_functions() -> Mapping[str, Callable[..., Any]]:
 
 
 def _require_call() -> PushCall:
-    """Return the call of push() that runs in this thread, if it has time left."""
+    """Return the call of push() that runs in this thread; raise WrongUseError if there is none or its time is over."""
     call = current_call.get()
     if call is None:
         raise WrongUseError("http, env, sleep and print work inside push() only")
@@ -255,10 +268,10 @@ def _require_call() -> PushCall:
 
 
 def _capture_error(function: Callable[..., Any], *, needs_call: bool = False) -> Callable[..., Any]:
-    """Return the function with its exceptions kept: Starlark passes on only an exception's text.
+    """Return the function with its exceptions kept, because Starlark passes on only an exception's text.
 
-    A method of PushCall needs the current call. A value that no check foresaw is an error in the line of the
-    .star file.
+    With `needs_call` the function is a method of the current PushCall. An error that no check foresaw, but that a
+    value can cause, is shown with the line of the .star file.
     """
 
     def call_function(*arguments: Any) -> Any:
