@@ -67,7 +67,7 @@ class AlertService:
         return self._settings.webhook is not None
 
     def on_model_end(self, model: Model) -> None:
-        """Store that a model has ended without a failure, which ends its alert."""
+        """Store that a model has ended without a failure, which resolves the model's alert."""
         self._store_results(lambda: [evaluate_failure(SubjectType.MODEL, model.name, ())], run=self._current_run)
 
     def on_failure(self, subject_type: SubjectType, name: str, message: str) -> None:
@@ -204,7 +204,7 @@ class AlertService:
         yield from self._no_success_results([result.sync])
 
     def _crash_results(self) -> Iterator[RuleResult]:
-        """Yield a failure for each sync whose process was killed, because that process couldn't store it."""
+        """Yield a failure for each sync whose process was killed, because that process couldn't store its failure."""
         crashed_runs = self._workspace.history.count_crashed_runs()
         for sync_id in self._workspace.syncs:
             if crashed_runs[sync_id]:
@@ -297,7 +297,7 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
 
 
 def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
-    """Return the reason why the alert's problem is over; None if it isn't over, or only a run can decide that.
+    """Return the reason why the alert's problem is over; None if it isn't over, or if only a run can show that.
 
     The workspace must match the current files, because a workspace that was loaded earlier misses later
     edits.
@@ -315,9 +315,9 @@ def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
 
 
 def has_recovered(workspace: Workspace, sync_id: str, *, pending_count: int) -> bool:
-    """Return whether a sync's failure is over, after it ended without errors or had nothing to do.
+    """Return whether the failure of a sync is over, after a run without errors or when there was nothing to do.
 
-    A sync that had nothing to do hasn't recovered if its newest run crashed, or failed and left pending rows.
+    A sync with nothing to do hasn't recovered if its newest run crashed, or failed and left pending rows.
     """
     history = workspace.history
     if history.count_crashed_runs()[sync_id]:

@@ -85,7 +85,7 @@ class SparkTables:
         return self._warehouse is not None and self._warehouse.is_started
 
     def start_early(self, models: Iterable[Model]) -> None:
-        """Start Spark in the background, with memory settings for the size of these models."""
+        """Start Spark in the background, with settings for the size of these models."""
         for model in models:
             self._announce_work_size(model)
         self.warehouse.start_early()

@@ -237,7 +237,7 @@ def _version_with_clone(original: TableState | None, version: int) -> int:
 DRY_RUNS_FOLDER = "dry"
 REMOVAL_PURPOSE = "removes the folders of ended dry runs"
 WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # the folder in the warehouse for dry runs whose tables other machines must see
-TABLES_ADDRESS_FILE = "tables_at"  # a file with the address of the tables, if they aren't in the folder
+TABLES_ADDRESS_FILE = "tables_at"  # a file with the tables' address, if the tables aren't in the dry run's folder
 
 
 @contextlib.contextmanager

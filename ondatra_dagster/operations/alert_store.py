@@ -1,8 +1,8 @@
 """The active alerts, and the alerts that are still to be sent, stored in `.ondatra/alerts.sqlite`.
 
 An active alert has a subject and a rule, and lasts from the start of a problem to its end. One alert to send is
-stored for the start, for each new cause, and for the end. It is stored in the transaction that changes the
-active alert, and deleted when it was sent.
+stored for the start, for each new cause, and for the end. Such an alert is stored in the transaction that
+changes the active alert, and deleted when it was sent.
 """
 
 import dataclasses

@@ -47,7 +47,7 @@ def report_dead_letters(
 ) -> TaskResult:
     """Report how many dead letters each sync has, and the age of the oldest one. Nothing is deleted.
 
-    If a sync's queue can't be read or is lost, its number is unknown.
+    If a sync's queue can't be read or is lost, the number of its dead letters is unknown.
     """
     dead_letters_by_sync = {
         sync_id: (queue.dead_units, int((now - (queue.dead_since or now)) / DAY_SECONDS))

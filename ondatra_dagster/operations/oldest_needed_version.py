@@ -1,7 +1,8 @@
 """The oldest version of a table that a sync or an incremental model still reads.
 
-A sync needs all changes after two watermarks: the one in its queue, and the one in its snapshot, from which a
-lost queue is rebuilt. A model that compares with its earlier results needs the input versions of these results.
+A sync needs all changes after two watermarks: the one in its queue, and the one in its snapshot. A lost queue
+is rebuilt from this snapshot. A model that compares with its earlier results needs the input versions of these
+results.
 """
 
 from collections.abc import Callable, Iterator, Mapping

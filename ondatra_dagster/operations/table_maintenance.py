@@ -61,7 +61,7 @@ class ManagedTable:
     """A table that maintenance covers."""
 
     name: str
-    lock_name: str  # the name under which its writers lock it
+    lock_name: str  # the name under which writers lock the table
     address: StorageAddress
     # returns the oldest version from which a sync or a model still reads; -1: all versions
     oldest_needed_version: Callable[[TableState], int]

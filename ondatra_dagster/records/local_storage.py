@@ -150,7 +150,7 @@ def open_storage(address: str) -> FileStorage:
     path = local_path(address)
     if path is not None:
         return LocalStorage(path.absolute())
-    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # imported here: most are local
+    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # imported here: most stores are local
 
     if scheme_of(address) in S3_SCHEMES:
         return S3Storage(address, s3_access_of(address))

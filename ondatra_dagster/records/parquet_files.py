@@ -20,7 +20,7 @@ EMPTY_DIGEST: Final = "0" * _DIGEST_LENGTH
 # Thrift's encoding of the key-value pair: the key, then a string field (0x18) and the string's length
 _DIGEST_PREFIX = DIGEST_KEY.encode() + bytes((0x18, _DIGEST_LENGTH))
 _TAIL_BYTES = 8  # bytes after the footer: its length, and the magic number
-_READ_BYTES = 8 << 20  # bytes: so a record file takes few requests to a bucket
+_READ_BYTES = 8 << 20  # bytes per read, so that a record file takes few requests to a bucket
 
 
 class DigestError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types

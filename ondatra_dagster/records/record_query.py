@@ -91,7 +91,7 @@ class RecordQuery:
 
     run_id: str | None = None  # None: all runs
     stage: RecordStage | None = None  # None: all stages
-    prefix: str = ""  # of the identifier
+    prefix: str = ""  # the beginning of the identifier
     status: str | None = None  # only records with this status; invalid rows have NULL or DUPLICATE
     change_type: str | None = None  # only records with this change type
     message: str | None = None  # only records with this message; "": only records without a message

@@ -76,7 +76,7 @@ class RecordStore:
         self._organization = organization
         self._workspace = workspace
         self._is_local = local_path(address) is not None
-        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # of record files that aren't local, by name
+        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # digests of remote record files, by file name
 
     @functools.cached_property
     def state(self) -> StateId:

@@ -143,9 +143,7 @@ def list_missing_row_groups_of_run(
     store: RecordStore, sync_id: str, run_id: str, position: SyncLogPosition
 ) -> list[RecordRowGroup]:
     """Return a run's published row groups that the log lacks; an empty list for another project's run."""
-    if run_id < position.first_open_run(
-        sync_id
-    ):  # the log has all its records; listing years of old files would be slow
+    if run_id < position.first_open_run(sync_id):  # its files aren't listed, because there may be years of them
         return []
     row_groups = [
         row_group for row_group in _list_row_groups(store, sync_id, run_id) if not position.contains(row_group)

@@ -31,9 +31,9 @@ class DeliveryStep:
         self._counters = counters
         self._counter = UnitCounter(self._queue)
         self._is_first_run = context.version_from is None
-        # when to look for other state folders, and to show them this run's heartbeat
+        # when to look for other state folders again, and to renew this run's heartbeat
         self._next_check_at = self._ports.clock() + self._ports.publish_seconds
-        self._conflict: OtherStateFolderError | None = None  # another state folder has begun a run since
+        self._conflict: OtherStateFolderError | None = None  # set if another state folder has begun a run meanwhile
 
     def execute(self, removals: RemovalCount | None) -> DeliveryResult:
         """Send units until nothing more can be sent now, then call the sink's finalize().

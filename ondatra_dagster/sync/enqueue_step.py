@@ -26,7 +26,7 @@ def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
     if source is None or not sync.queue_file.exists():
         return None
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # again: others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: other processes may have used the queue until it was locked
         StateFolderConflictCheck(sync, ports).check_before_run()
         recorded_outcomes = recover_queue(queue, sync, ports, source)
         close_crashed_runs(queue, sync, ports)

@@ -1,9 +1,9 @@
 """The search for a sync's records in three places: record files, settled rows in the queue, and pending rows.
 
-Results are sorted newest first. They show the moment at which the queue was read. During a run, rows move from
-the queue into files. So the queue is read before the files, and no row is missed or listed twice. If a run was
-open at that moment, only its files whose rows had been chosen by then are searched. Runs that began later are
-left out.
+Results are sorted newest first. They show the state at the moment when the queue was read. During a run, rows
+move from the queue into files. So the queue is read before the files, and no row is missed or listed twice. If
+a run was open at that moment, only its files whose rows had been chosen by then are searched. Runs that began
+later are left out.
 """
 
 import dataclasses
@@ -151,7 +151,7 @@ class _QueueSearch:
 
     def _read_pending_records(self) -> Iterator[ResultRecord]:
         text = self._read_meta(UNIT_FORMAT)
-        # the model's own format may differ by now
+        # the sync's present format may differ from the queue's
         unit_format = UnitFormat.load(text) if text else self._sync.unit_format
         queue = PendingRowReader(
             store=self._store,

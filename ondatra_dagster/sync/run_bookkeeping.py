@@ -35,7 +35,7 @@ def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
         _create_publisher(queue, sync, ports, run_id).publish_all()
         recorded_metadata = ports.record_store.read_metadata(sync.id, run_id)
         counts: Any = recorded_metadata and recorded_metadata.get("counts")
-        if not counts:  # with counts, the run crashed at its very end, and they are more complete than its files
+        if not counts:  # with counts in its metadata, the run crashed at its very end, and its files show less
             counts = _count_crashed_run(queue, sync, ports, run_id).to_json()
             metadata = dataclasses.replace(_load_metadata(run_note), counts=counts)
             ports.record_store.finish_run(sync.id, run_id, metadata)
@@ -75,7 +75,7 @@ def record_refusal(context: RunContext, error: OndatraError) -> None:
 def find_newest_known_run(context: RunContext) -> str | None:
     """Return the id of the sync's newest run; None if no run is known.
 
-    A new or lost queue doesn't have the id. In that case, the run folders in the record store are searched.
+    A new or lost queue doesn't have the id. In that case, the run folders in the tracking store are searched.
     """
     newest_run_id = max(context.queue.read_meta("last_run") or "", read_restore_upto(context.queue) or "")
     return newest_run_id or find_newest_run(context.sync, context.ports) or None
@@ -92,7 +92,7 @@ class RunBookkeeper:
 
     @classmethod
     def begin_run(cls, context: RunContext, conflict_check: StateFolderConflictCheck) -> Self:
-        """Create the run's id, and note in the queue, the record store and the history that the run has begun."""
+        """Create the run's id, and note in the queue, the tracking store and the history that the run has begun."""
         ports, sync, queue = context.ports, context.sync, context.queue
         run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
         bookkeeper = cls(context, run_id, conflict_check)
@@ -107,7 +107,7 @@ class RunBookkeeper:
         return bookkeeper
 
     def end_run(self, summary: RunSummary, result: RunResult) -> None:
-        """Publish all rows, and note the run's end in the record store, the history and the queue.
+        """Publish all rows, and note the run's end in the tracking store, the history and the queue.
 
         The queue is last: until then, the run counts as crashed.
         """
@@ -132,7 +132,8 @@ class RunBookkeeper:
     def record_failure(self, summary: RunSummary, result: RunResult) -> None:
         """End the run with a failed or interrupted result.
 
-        If the tracking store can't be written, only the history is, and the next run publishes the rest.
+        If the tracking store can't be written, the end is noted only in the history, and the next run
+        publishes the rest.
         """
         try:
             self.end_run(summary, result)

@@ -42,7 +42,7 @@ class Feed(Protocol):
         """
 
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """Yield the rows that became invalid in the versions (after, upto] of the table of invalid rows."""
+        """Yield the rows that became invalid after version `after`, up to `upto`, of the table of invalid rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Ports:
     history: RunHistory
     find_hold_reason: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks repeatedly
     may_poll: bool = True  # whether open jobs may be polled, even while nothing is sent
-    # whether another definition of the model changed rows after that version
+    # whether another definition of the model changed rows after this version
     has_old_changes: Callable[[int], bool] = lambda _: False
     is_in_sync_log: Callable[[], bool] = lambda: False  # whether the sync log has deliveries of the sync
     notify: Callable[[str], None] = lambda _: None  # shows the user a sentence at once

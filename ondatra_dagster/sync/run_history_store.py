@@ -149,9 +149,9 @@ class PastRun:
     dagster_run_id: str | None
     started_at: datetime
     ended_at: datetime | None = None
-    trigger: str  # what started it: the command, a sensor, a schedule
+    trigger: str  # what started the run: the command, a sensor, a schedule
     mode: RunMode
-    reason: str  # why that mode, in words
+    reason: str  # why the run has this mode, in words
     version_from: int | None
     version_to: int | None = None
     counts: Mapping[str, Json] = dataclasses.field(default_factory=dict)

@@ -22,7 +22,7 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import PastRun, RunMode
 
 MAX_SAMPLES = 20
-MAX_STORED_REASONS = 5  # of each kind, in the history
+MAX_STORED_REASONS = 5  # reasons of each kind that the history stores
 
 
 class GridRow(enum.StrEnum):
@@ -66,7 +66,7 @@ class CountGrid:
     """
 
     cells: collections.Counter[tuple[GridRow, UnitOperation]] = dataclasses.field(default_factory=collections.Counter)
-    known_rows: frozenset[GridRow] = frozenset(GridRow)  # the others are unknown
+    known_rows: frozenset[GridRow] = frozenset(GridRow)  # the counts of other rows are unknown
 
     def add_counts(self, cell: GridRow, counts: Mapping[UnitOperation, int]) -> None:
         for operation, units in counts.items():
@@ -96,7 +96,7 @@ class CountGrid:
         return self.total(cell) if operation is None else self.cells[cell, operation]
 
     def to_json(self) -> dict[str, Json]:
-        """Return all known counts."""
+        """Return all known counts, by outcome and operation."""
         return {
             cell.value: {op.value: self.cells[cell, op] for op in UnitOperation}
             for cell in GridRow
@@ -117,13 +117,13 @@ class RunCause(NamedTuple):
 
     trigger: str  # the command, a sensor, a schedule
     mode: RunMode
-    reason: str  # why that mode, in words
+    reason: str  # why the run has this mode, in words
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     sync_id: str
-    run_id: str | None  # None: the run had nothing to do, or another one delivers
+    run_id: str | None  # None: there was nothing to do, or another process delivers
     cause: RunCause | None = None
     started_at: datetime
     ended_at: datetime
@@ -135,7 +135,7 @@ class RunSummary:
     unit_noun: str = "row"  # what a unit is called: row or group
     reject_reasons: tuple[FailureReason, ...] = ()  # why units were rejected, most frequent first
     warned_units: int = 0  # units that were delivered with a warning
-    warning_reasons: tuple[FailureReason, ...] = ()  # their messages
+    warning_reasons: tuple[FailureReason, ...] = ()  # the messages of these warnings
     invalid_samples: tuple[InvalidRecordSample, ...] = ()  # samples of invalid rows
     failure_reasons: tuple[FailureReason, ...] = ()  # why rows failed that are retried, most frequent first
     first_errors: tuple[str, ...] = ()  # the first different messages of rows that failed
@@ -171,7 +171,7 @@ class RunSummary:
         return self.queue_read_at is not None
 
     def to_json(self) -> dict[str, Json]:
-        """Return what the history keeps, for a check that is run alone later."""
+        """Return the counts, samples and reasons that the history stores, for a check that is run alone later."""
         return {
             "grid": self.grid.to_json(),
             "died": self.dead_units,
@@ -241,7 +241,7 @@ def summarize_past_run(run: PastRun) -> RunSummary:
 class DryRunResult:
     """The result of a dry run, which stops before it sends anything."""
 
-    summary: RunSummary  # with the queue that the run would find; its planned units are what push would get
+    summary: RunSummary  # with the queue that a run would find; its planned units are those that push() would get
     expected_changes: ExpectedChanges = NO_EXPECTED_CHANGES
     source_rows: int | None = None  # rows of the model's table after the run; None: not counted
     refusal: str = ""  # why a run would fail and send nothing
@@ -264,7 +264,7 @@ class DryRunResult:
         }
 
     def to_json(self) -> dict[str, Json]:
-        """Return what the history keeps: numbers, no rows."""
+        """Return the counts that the history stores; it stores no rows of a dry run."""
         return {"grid": self.summary.grid.to_json(), "dry": dict(self.counts)}
 
     @classmethod

@@ -25,7 +25,7 @@ def check_removals(
 ) -> RemovalCount | None:
     """Return the count of queued removals that weren't allowed before; None if the model sets no limit.
 
-    With `is_allowed` they are allowed, for this run and each later attempt.
+    With `is_allowed`, these removals are allowed, for this run and each later attempt.
     """
     if sync.limits.max_deletes is None:
         return None

@@ -1,7 +1,8 @@
 """The four checks of a sync, which judge a run and the queue after it.
 
 A problem during sending is an ERROR of the run that sent. A later run with nothing to send has called no API,
-so it reports the same problem as a warning. Then only a problem that is visible in the queue can be an ERROR.
+so it reports the same problem as a warning. For such a run, only a problem that is visible in the queue can be
+an ERROR.
 """
 
 import dataclasses

@@ -63,7 +63,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy_error:
             return RunSummary.without_run(sync.id, str(busy_error), end_time=at)
-        source = ports.read_source() or source  # again: others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: other processes may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
             conflict_check.check_before_run()

@@ -35,9 +35,7 @@ class CloneFeed:
     original_feed: Feed
     clone_feed: Feed
     clone_start_version: int  # the version of the original that is the clone's version 0
-    clone_start_invalid_version: (
-        int | None
-    )  # the same for invalid rows; None if the original has no table of invalid rows
+    clone_start_invalid_version: int | None  # the same for the table of invalid rows; None: it doesn't exist
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
         """Yield the original's segments, then the clone's; the content with which the clone starts isn't a change."""

@@ -9,7 +9,7 @@ HEIGHT = 100
 BAR_SPACING = 10  # the width of one run's bar with the space around it
 BAR_WIDTH = 7
 MIN_BAR_HEIGHT = 1.5  # so that every count above zero is visible
-# bars are cut off if the highest is this many times the upper quartile, so that the others stay visible
+# bars are cut off if the highest exceeds the upper quartile this many times, so that the others stay visible
 OUTLIER_FACTOR = 4
 
 

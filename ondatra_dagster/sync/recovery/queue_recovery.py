@@ -77,7 +77,7 @@ def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
 
 
 def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceState) -> bool:
-    """Return whether the queue was begun for another table or another API, and nothing was enqueued since."""
+    """Return whether the queue was set up for another table or API, and nothing was enqueued since."""
     stored_destination = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
     return queue.watermark == NOTHING_ENQUEUED and stored_destination != (
         source.table_id,
@@ -152,7 +152,7 @@ def _recover_from_records(
     recorded_outcomes.delete_delivered_units(queue)
     if runs:
         note_runs_with_invalid_records(queue, since=snapshot.run_id, upto=runs[-1])
-        mark_all_maybe_sent(queue)  # the newest of these runs crashed: what it sent last isn't recorded
+        mark_all_maybe_sent(queue)  # the newest of these runs crashed, so its last sends aren't recorded
     return recorded_outcomes
 
 
@@ -162,7 +162,7 @@ def _build_key_end(sync: Sync, record: DeliveredRecord) -> KeyOutcome:
 
 
 def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
-    """Return the table version up to which a run delivers, from its metadata; None if it is unknown."""
+    """Return the table version up to which a run delivers, from the run's metadata; None if unknown."""
     versions = (ports.record_store.read_metadata(sync.id, run_id) or {}).get("versions")
     last_version = versions.get("to") if isinstance(versions, dict) else None
     return last_version if isinstance(last_version, int) else None

@@ -1,7 +1,7 @@
 """The preparation of a queue for a resync, and the deletion of a queue by `ondatra forget`.
 
-A resync sends all rows of the table again, or assumes that the API has them. It only prepares the queue; the
-next run delivers as usual.
+A resync sends all rows of the table again, or assumes that the API has them. A resync only prepares the queue;
+the next run delivers as usual.
 """
 
 import collections
@@ -73,7 +73,7 @@ def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # again: others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: other processes may have used the queue until it was locked
         conflict_check = StateFolderConflictCheck(sync, ports)
         conflict_check.check_before_run()
         conflict_check.begin_run(f"resync-{uuid.uuid4().hex[:12]}")
@@ -190,7 +190,7 @@ class _Resync:
             self._queue.write_meta("base_url", self._sync.push_config.base_url or "")
             self._queue.write_meta("watermark", self._source.version)
             if self._is_another_table:
-                # the new table has other invalid rows too, and they count from its first version
+                # the new table has its own invalid rows, which count from its first version
                 self._queue.delete_meta("invalid_watermark")
             write_unit_format(self._queue, self._unit_format, last_run_with_other_keys=self._last_run_with_other_keys)
 
@@ -235,8 +235,8 @@ def _find_last_run_with_other_keys(
 def forget_sync(sync: Sync, tracking: RecordStore) -> None:
     """Delete the sync's queue, with its bases, and its snapshots; keep records and history.
 
-    The next run requires a resync. An empty queue file with a note of this is left; otherwise the queue would
-    count as lost. Raise BusyError if a run of the sync is in progress.
+    The next run requires a resync. A queue file that says only that the sync was forgotten is left. Without
+    this file, the queue would count as lost. Raise BusyError if a run of the sync is in progress.
     """
     with FileLock(sync.lock_file, purpose="forgets"):
         # the snapshots first: a lost queue would be rebuilt from them

@@ -25,10 +25,10 @@ class StateFolderConflictCheck:
         self._known_heartbeat = self._read_heartbeat()  # the newest heartbeat that this run knows and may continue from
 
     def check_before_run(self) -> None:
-        """Raise OtherStateFolderError if another state folder delivers the sync, or has since this run began.
+        """Raise OtherStateFolderError if another state folder delivers the sync, or has delivered it during this run.
 
-        Call it before the queue is compared with the tracking store. The check compares heartbeats and not
-        times, because the clocks of two machines may differ.
+        Call this method before the queue is compared with the tracking store. The check compares heartbeats
+        and not times, because the clocks of two machines may differ.
         """
         heartbeat = self._read_heartbeat()
         if heartbeat is None or self._is_own(heartbeat):
