@@ -1,4 +1,4 @@
-"""The alerts of a project. Rules are checked when models and syncs end and at intervals; then alerts are sent."""
+"""The alerts of a project. The rules are checked when models and syncs end, and at intervals; then alerts are sent."""
 
 import functools
 import logging
@@ -40,26 +40,26 @@ from ondatra_dagster.sync.sync_checks import Severity
 from ondatra_dagster.sync.sync_definition import Sync
 
 ALERT_TASK = "alerts"
-RUNS_READ = 3 * COMPARED_RUNS  # more than are compared, because some runs only retried waiting rows
+RUNS_READ = 3 * COMPARED_RUNS  # more runs than are compared, because some only retried waiting rows
 QUOTED_VALUE = re.compile(r"'[^'\n]*'")
 log = logging.getLogger(__name__)
 
 
 class RunReference(NamedTuple):
-    """The run that an alert names, and the Dagster run that it links to."""
+    """The run that an alert names, and the Dagster run that the alert links to."""
 
     run_id: str | None = None
     dagster_run_id: str | None = None
 
 
 class AlertService:
-    """The alerts of one project. Without a webhook there are none. An error in this service fails no run."""
+    """The alerts of one project. Without a webhook, no alerts are stored or sent. An error here fails no run."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._settings = workspace.settings.alerts
         self._store = AlertStore(workspace.settings.state / "alerts.sqlite")
-        self._initial_alerts = self._read_initial_alerts()  # active when the project was read
+        self._initial_alerts = self._read_initial_alerts()  # the alerts that were active when the project was read
         self.dagster_run_id: str | None = None  # the Dagster run that this process executes
 
     @property
@@ -67,31 +67,36 @@ class AlertService:
         return self._settings.webhook is not None
 
     def on_model_end(self, model: Model) -> None:
-        """Store that a model has ended without a failure."""
+        """Store that a model has ended without a failure, which resolves the model's alert."""
         self._store_results(lambda: [evaluate_failure(SubjectType.MODEL, model.name, ())], run=self._current_run)
 
     def on_failure(self, subject_type: SubjectType, name: str, message: str) -> None:
-        """Store that a model or a sync has failed with this message. Row values that Spark quotes in it are masked."""
+        """Store that a model or a sync has failed with this message.
+
+        Row values that Spark quotes in the message are masked.
+        """
         masked_message = QUOTED_VALUE.sub("'…'", message)
         self._store_results(lambda: [evaluate_failure(subject_type, name, [masked_message])], run=self._current_run)
 
     def on_sync_end(self, result: SyncResult) -> None:
-        """Store the rule results of a sync. Without errors, skip a sync that another process delivers."""
+        """Store the rule results of a sync. Skip a sync that another process delivers, unless there are errors."""
         if result.errors or result.summary.queue:
             self._store_results(lambda: self._run_results(result), run=self._current_run)
 
     def resolve_alerts(self) -> None:
-        """Resolve alerts that are over without a run, because an edit was undone or the subject is gone.
+        """Resolve alerts whose problem is over without a run: an edit was undone, or the model or sync is gone.
 
-        The caller must have read the project just now. An alert that was found again since then stays active.
+        The caller must have read the project just now. An alert whose problem was found again since then
+        stays active.
         """
         if self._initial_alerts:
             self._store_results(self._recovery_results, run=lambda _: RunReference(), known_alerts=self._initial_alerts)
 
     def check_and_send(self, *, is_current: bool = False) -> TaskResult:
-        """Store which syncs have crashed, or haven't succeeded for too long, then send alerts.
+        """Store which syncs have crashed, or haven't succeeded for too long; then send alerts.
 
-        With `is_current`, also resolve alerts that are over. For this the caller must have read the project just now.
+        With `is_current`, first resolve alerts whose problem is over. For this, the caller must have read the
+        project just now.
         """
         if not self.is_enabled:
             return TaskResult(task=ALERT_TASK, message="none are sent: alerts.webhook isn't set")
@@ -115,15 +120,18 @@ class AlertService:
         )
 
     def read_active_alerts(self) -> list[ActiveAlert]:
-        """Return the active alerts, the oldest first; none without a webhook, because then they aren't updated."""
+        """Return the active alerts, oldest first.
+
+        Return no alerts without a webhook, because alerts aren't updated then.
+        """
         return self._store.read_active_alerts() if self.is_enabled else []
 
     def send(self) -> int:
-        """Send the stored alerts, the oldest first, until one isn't accepted; return how many were accepted."""
+        """Send the stored alerts, oldest first, until one isn't accepted; return the number of accepted alerts."""
         try:
             return self._send() if self.is_enabled and self._store.read_unsent() else 0
         except BusyError:
-            return 0  # another process sends them
+            return 0  # another process sends the alerts
         except OndatraError as error:
             log.warning("alerts are not sent: %s", error)
             return 0
@@ -196,14 +204,14 @@ class AlertService:
         yield from self._no_success_results([result.sync])
 
     def _crash_results(self) -> Iterator[RuleResult]:
-        """Yield the failure of each sync whose process was killed, as that process couldn't store it."""
+        """Yield a failure for each sync whose process was killed, because that process couldn't store its failure."""
         crashed_runs = self._workspace.history.count_crashed_runs()
         for sync_id in self._workspace.syncs:
             if crashed_runs[sync_id]:
                 yield evaluate_crash(sync_id)
 
     def _no_success_results(self, syncs: Iterable[Sync] | None = None) -> Iterator[RuleResult]:
-        """Yield the results of the rule no_success for these syncs, or for all."""
+        """Yield the results of the rule no_success for the given syncs; if `syncs` is None, for all syncs."""
         totals = self._workspace.history.read_totals()
         for sync in self._workspace.syncs.values() if syncs is None else syncs:
             sync_totals = totals.get(sync.id)
@@ -237,7 +245,10 @@ class AlertService:
         return Alert(str(body["id"]), at, body)
 
     def _current_run(self, rule_result: RuleResult) -> RunReference:
-        """Return the run of this process; without a run id if the sync's newest run is another Dagster run's."""
+        """Return the run of this process that an alert names.
+
+        The sync run's id is None if the sync's newest run belongs to another Dagster run.
+        """
         own_run_id = self.dagster_run_id
         if rule_result.type is SubjectType.MODEL:
             return RunReference(own_run_id, own_run_id)
@@ -246,7 +257,7 @@ class AlertService:
         return RunReference(None, own_run_id) if is_other_run else newest_run
 
     def _newest_run(self, rule_result: RuleResult) -> RunReference:
-        """Return the sync's newest run."""
+        """Return the newest run of the sync that the rule result is about."""
         newest_run = next(iter(self._workspace.history.list_runs(rule_result.subject, limit=1)), None)
         return RunReference(newest_run.run_id, newest_run.dagster_run_id) if newest_run else RunReference()
 
@@ -259,16 +270,16 @@ def _alert_message(rule_result: RuleResult, state: AlertState) -> str:
 
 
 def _row_errors(result: SyncResult) -> Iterator[str]:
-    """Yield the errors and reject reasons of a run's rows; nothing for a turn without a run."""
+    """Yield the errors and reject reasons of a sync run's rows; nothing if the sync had no run."""
     if result.summary.run_id:
         yield from result.summary.first_errors
         yield from (reason.message for reason in result.summary.reject_reasons)
 
 
 def pending_since(workspace: Workspace, sync: Sync) -> float | None:
-    """Return the time since which there is something to send, in seconds since 1970.
+    """Return the time since which the sync has had something to send, in seconds since 1970.
 
-    It is None when there is nothing to send, when nothing may be sent, or when that is unknown.
+    Return None if there is nothing to send, if nothing may be sent, or if the time is unknown.
     """
     settings = workspace.settings
     table = read_table_state(table_path(settings, sync.model.id))
@@ -276,7 +287,7 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
         return None
     queue, read_error, _loss_message = workspace.try_read_queue(sync.id)
     if read_error:
-        return None  # its runs fail for the same reason
+        return None  # the sync's runs fail for the same reason
     start_times = [queue.oldest_since if queue else None]
     watermark = queue.watermark if queue else -1
     if table.version > watermark:
@@ -286,9 +297,10 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
 
 
 def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
-    """Return why the alert is over; None when it isn't, or when only a run can decide that.
+    """Return the reason why the alert's problem is over; None if it isn't over, or if only a run can show that.
 
-    The workspace must match the current files: one that was loaded an hour ago misses the edits since then.
+    The workspace must match the current files, because a workspace that was loaded earlier misses later
+    edits.
     """
     if missing_reason := _missing_subject_reason(workspace, alert):
         return f"is no longer watched: {missing_reason}"
@@ -303,9 +315,9 @@ def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
 
 
 def has_recovered(workspace: Workspace, sync_id: str, *, pending_count: int) -> bool:
-    """Return whether a sync's failure is over, after a turn without errors or with nothing to do.
+    """Return whether the failure of a sync is over, after a run without errors or when there was nothing to do.
 
-    A turn that did nothing doesn't end the failure of a run that crashed, or that failed and left rows.
+    A sync with nothing to do hasn't recovered if its newest run crashed, or failed and left pending rows.
     """
     history = workspace.history
     if history.count_crashed_runs()[sync_id]:

@@ -1,7 +1,7 @@
-"""The tables of a project as the app uses them: protocols, and the tables in Spark.
+"""The tables of a project as the app uses them: protocols, and their implementation with Spark.
 
-A dry run's clones and a test's tables have the same methods. Spark's code is loaded when something is computed or
-read.
+A dry run's clones and a test's tables have the same methods. Spark's code is loaded only when a table is
+computed or read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,45 +26,45 @@ if TYPE_CHECKING:
 
 
 class RunTables(Protocol):
-    """The tables of a project, as a run uses them."""
+    """The tables of a project with the methods that a run calls."""
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """Return the result of the model's query on these versions of its inputs, as a DataFrame."""
 
     def write(self, write: ModelWrite) -> ModelWriteResult:
-        """Write the rows, or the events, to the model's table.
+        """Write the computed rows, or the stored events, to the model's table.
 
-        Raise ChecksFailedError when rows fail the model's checks.
+        Raise ChecksFailedError if the model's checks fail and prevent the write.
         """
 
     def feed(self, sync: Sync) -> Feed: ...
     def sync_log(self, *, waits: bool = True) -> LogTable:
-        """Return the table of sent records; with `waits`, wait for its lock."""
+        """Return the sync log's table. With `waits`, wait for its lock if another process holds the lock."""
 
     def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
         """Open a table for maintenance."""
 
     @property
     def is_open(self) -> bool:
-        """Return whether Spark is running, so that nothing has to be started."""
+        """Return whether Spark is running, so that using the tables doesn't have to start it."""
 
     def start_early(self, models: Iterable[Model]) -> None: ...
     def activity(self) -> str:
-        """Return the current activity; "" if it is unknown."""
+        """Return a text about what Spark does now; "" if that is unknown."""
 
 
 class CloningTables(RunTables, Protocol):
-    """Tables that a dry run can clone."""
+    """The tables of a project that a dry run can clone."""
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
-        """Create a table at `path` as a clone of another one."""
+        """Create a table at `path` as a clone of the table `original`."""
 
     def feed_at(self, sync: Sync, table: StorageAddress) -> Feed:
-        """Return the change feed of a table of the sync's model, wherever the table is."""
+        """Return the change feed of the sync's model from the table at this address: the original or a clone."""
 
 
 class SparkTables:
-    """The tables of a project, in the warehouse that its settings name."""
+    """The tables of a project, in the warehouse that the project's settings name."""
 
     def __init__(self, settings: Settings, on_notice: Callable[[str], None] | None = None) -> None:
         self._settings = settings
@@ -91,7 +91,7 @@ class SparkTables:
         self.warehouse.start_early()
 
     def activity(self) -> str:
-        """Return the current activity of Spark."""
+        """Return a text about what Spark does now; "" if Spark hasn't started."""
         return self._warehouse.activity() if self._warehouse else ""
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
@@ -112,19 +112,19 @@ class SparkTables:
         self.warehouse.expect_bytes(estimate_model_bytes(self._settings, model))
 
     def sync_log(self, *, waits: bool = True) -> LogTable:
-        """Return the sync log's table. Spark starts when something is appended to it."""
+        """Return the sync log's table. Spark starts when records are appended to the table."""
         from ondatra_dagster.warehouse.append_to_sync_log_table import SyncLogTable
 
         return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
 
     def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
-        """Return a table for maintenance. Spark starts when a task works on it."""
+        """Return a table for maintenance. Spark starts when a maintenance task works on the table."""
         from ondatra_dagster.warehouse.optimize_and_vacuum import SparkTableMaintenance
 
         return SparkTableMaintenance(self.warehouse, table.address, lock=table.lock_name)
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
-        """Create a table at `path` as a clone of another one, for a dry run."""
+        """Create a table at `path` as a clone of the table `original`, for a dry run."""
         from ondatra_dagster.warehouse.create_and_write_target_table import clone_table
 
         clone_table(self.warehouse.session, original, state, path)
@@ -133,7 +133,7 @@ class SparkTables:
         return self.feed_at(sync, table_path(self._settings, sync.model.id))
 
     def feed_at(self, sync: Sync, table: StorageAddress) -> "LazyChangeFeed":
-        """Return the change feed of a table of the sync's model, wherever the table is."""
+        """Return the change feed of the sync's model from the table at this address: the original or a clone."""
         return LazyChangeFeed(lambda: self._open_feed(sync, table))
 
     def _open_feed(self, sync: Sync, table: StorageAddress) -> "ChangeFeed":
@@ -157,7 +157,7 @@ class SparkTables:
 
 
 class LazyChangeFeed:
-    """A change feed whose code is loaded at the first read, because most runs of a sync read nothing."""
+    """A change feed whose code is loaded at the first read, because most sync runs read no changes."""
 
     def __init__(self, open_feed: Callable[[], Feed]) -> None:
         self._open_feed = open_feed

@@ -1,8 +1,8 @@
-"""The run service of a dry run: it plans, computes and enqueues like any other, but on clones and copies.
+"""The run service of a dry run: it plans, computes and enqueues like a real run, but on clones and copies.
 
-The same calls reach the same code. Only the tables and queues are elsewhere, in a temporary folder that is deleted
-when the run ends. The folder of a killed run is deleted when the next dry run begins, once the process and the JVM
-that made it are gone.
+A dry run executes the same code. Only its tables and queues are elsewhere, in a temporary folder that is
+deleted when the run ends. The folder of a killed dry run is deleted when the next dry run begins, if its
+process and its JVM are gone.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResul
 
 @contextlib.contextmanager
 def open_dry_workspace(workspace: Workspace) -> Iterator[Workspace]:
-    """Yield the workspace of a dry run: its queues are copies, and its tables may become clones."""
+    """Yield the workspace of a dry run. Its queues are copies, and its tables may be replaced by clones."""
     with open_dry_run_folder(workspace.settings) as settings:
         assert settings.dry_run_folder  # noqa: S101 - for the type checker
         folder = settings.dry_run_folder.folder
@@ -83,10 +83,10 @@ class DryRunService(RunService):
         self.current_state = dry_workspace
 
     def _store_unchanged_run(self, model: Model, write_result: ModelWriteResult) -> None:
-        """Store nothing: the next real run has to compute the model itself."""
+        """Store nothing, because the next real run has to compute the model itself."""
 
     def _delete_flushed_events(self, model: Model) -> None:
-        """Delete nothing: the events wait for a real run."""
+        """Delete nothing, because the events wait for a real run."""
 
     def _model_result(self, computed_model: ComputedModel, write_result: ModelWriteResult) -> ModelResult:
         result = super()._model_result(computed_model, write_result)
@@ -94,17 +94,17 @@ class DryRunService(RunService):
 
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
-        """Report the changes that a run would send to the sync's destination now."""
+        """Return the changes that a run would send to the sync's destination now; send nothing."""
         self.progress.on_sync_start(sync, lambda: "")
         result = self._dry_run_sync(sync, options)
         self.progress.on_sync_end(result)
         return result
 
     def finish_run(self) -> None:
-        """Do nothing: a dry run sends no alerts and appends nothing to the sync log."""
+        """Do nothing, because a dry run sends no alerts and appends nothing to the sync log."""
 
     def records_address(self, result: SyncResult) -> str | None:
-        """Return None: a dry run leaves no records."""
+        """Return None, because a dry run leaves no records."""
         return None
 
     def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
@@ -114,7 +114,7 @@ class DryRunService(RunService):
         return push_and_check_sync.dry_run_result(sync, forecast)
 
     def _dry_run_ports(self, sync: Sync) -> Ports:
-        """Return the ports of a run, without those that would change something."""
+        """Return the ports of a sync run, with replacements for the ports that would send or store something."""
         own = self.current_state.syncs[sync.id]
         return dataclasses.replace(
             push_and_check_sync.build_ports(self.current_state, own, self.tables.feed(sync)),
@@ -135,7 +135,7 @@ def _refuse_to_push() -> NoReturn:
 
 
 class ModelClone(NamedTuple):
-    """A model's table in a dry run. Without an original, the dry run creates the first table."""
+    """The clone of a model's table in a dry run. Without an original, the dry run creates the model's first table."""
 
     path: StorageAddress
     original: TableState | None
@@ -143,7 +143,7 @@ class ModelClone(NamedTuple):
 
 
 class DryRunTables:
-    """The tables of a dry run: clones, each made before its model is computed."""
+    """The tables of a dry run. A table is cloned before its model is computed."""
 
     def __init__(self, tables: CloningTables, settings: Settings) -> None:
         if settings.dry_run_folder is None:
@@ -165,13 +165,13 @@ class DryRunTables:
         return self._tables.compute(model, versions, is_full=is_full)
 
     def write(self, write: ModelWrite) -> ModelWriteResult:
-        """Write the rows to the clone. The query is evaluated again if the original changed after the plan."""
+        """Write the rows to the clone. If the original changed after the plan, the query is evaluated again."""
         clone = self._clones[write.model.id]
         is_as_planned = write.planned_version == (format_table_version(clone.original) if clone.original else "")
         written = self._tables.write(dataclasses.replace(write, planned_version=None if is_as_planned else ""))
         now = read_table_state(clone.path)
         if clone.original and now and not now.log_version:
-            del self._scratch.tables[write.model.id]  # readers use the real table, at its real version
+            del self._scratch.tables[write.model.id]  # nothing was written: readers use the real table, at its version
         return written
 
     def _clone_table(self, model_id: str) -> None:
@@ -190,7 +190,7 @@ class DryRunTables:
         return _version_with_clone(self._clones[model.id].original, write_result.version)
 
     def feed(self, sync: Sync) -> Feed:
-        """Return the changes of the real table, followed by those of its clone."""
+        """Return the changes of the real table, followed by the changes of its clone."""
         real = self._tables.feed_at(sync, warehouse_table_path(self._settings, sync.model.id))
         clone = self._clones.get(sync.model.id)
         if clone is None:
@@ -207,7 +207,7 @@ class DryRunTables:
         )
 
     def source(self, sync: Sync) -> SourceState | None:
-        """Return the model's table as a run would leave it; None when the dry run didn't compute it."""
+        """Return the state of the model's table after a run; None if the dry run didn't compute the model."""
         clone = self._clones.get(sync.model.id)
         now = read_table_state(clone.path) if clone else None
         if clone is None or now is None:
@@ -228,7 +228,7 @@ class DryRunTables:
 
 
 def _version_with_clone(original: TableState | None, version: int) -> int:
-    """Return the original's version with the clone's commits added; without commits, the original's own version."""
+    """Return the original's version plus the clone's commits; without commits, the original's own version."""
     if original is None:
         return version
     return original.log_version + version if version else original.version
@@ -236,13 +236,13 @@ def _version_with_clone(original: TableState | None, version: int) -> int:
 
 DRY_RUNS_FOLDER = "dry"
 REMOVAL_PURPOSE = "removes the folders of ended dry runs"
-WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # the parent folder in the warehouse, for tables that other machines must see
-TABLES_ADDRESS_FILE = "tables_at"  # a file with the address of the tables, if they aren't in the folder
+WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # the folder in the warehouse for dry runs whose tables other machines must see
+TABLES_ADDRESS_FILE = "tables_at"  # a file with the tables' address, if the tables aren't in the dry run's folder
 
 
 @contextlib.contextmanager
 def open_dry_run_folder(settings: Settings) -> Iterator[Settings]:
-    """Yield the settings of a dry run, with a temporary folder that exists until the `with` block ends."""
+    """Yield the settings of a dry run, with a temporary folder that is deleted when the `with` block ends."""
     make_state_folder_private(settings.state)
     remove_dead_dry_run_folders(settings)
     name = secrets.token_hex(8)
@@ -262,18 +262,18 @@ def open_dry_run_folder(settings: Settings) -> Iterator[Settings]:
 
 
 def remove_dead_dry_run_folders(settings: Settings) -> None:
-    """Remove the folders of killed dry runs; keep those of running ones."""
+    """Remove the folders of killed dry runs; keep the folders of dry runs in progress."""
     above = settings.state / DRY_RUNS_FOLDER
     for folder in above.iterdir() if above.is_dir() else ():
         with contextlib.suppress(BusyError), contextlib.ExitStack() as locks:
             locks.enter_context(FileLock(_lock_path(settings, folder.name), purpose=REMOVAL_PURPOSE))
-            for java in folder.glob("locks/sessions/*.jvm"):  # a JVM still writes for seconds
+            for java in folder.glob("locks/sessions/*.jvm"):  # a killed run's JVM still writes for some seconds
                 locks.enter_context(FileLock(java, purpose=REMOVAL_PURPOSE))
             _remove_dry_run(settings, folder)
 
 
 def _choose_tables_address(settings: Settings, folder: Path) -> StorageAddress:
-    """Return where the run's tables are: in its folder, or in the warehouse if other machines must see them."""
+    """Return the address of the dry run's tables: its folder, or the warehouse if other machines must see them."""
     spark = settings.spark
     is_here = local_path(settings.warehouse) is not None
     if is_here and not spark.remote and spark.master.startswith("local"):
@@ -282,12 +282,12 @@ def _choose_tables_address(settings: Settings, folder: Path) -> StorageAddress:
 
 
 def _remove_dry_run(settings: Settings, folder: Path) -> None:
-    """Remove the tables, then the folder: while the folder exists, a later dry run can find the tables."""
+    """Remove the tables, then the folder. While the folder exists, a later dry run can find the tables' address."""
     with contextlib.suppress(FileNotFoundError):
         _remove_tables(StorageAddress((folder / TABLES_ADDRESS_FILE).read_text(), settings.s3))
     shutil.rmtree(folder, ignore_errors=True)
     _lock_path(settings, folder.name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # another dry run's folder is in it
+    with contextlib.suppress(OSError):  # the parent folder contains another dry run's folder
         folder.parent.rmdir()
 
 

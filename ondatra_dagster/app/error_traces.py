@@ -15,8 +15,8 @@ from ondatra_dagster.storage.private_files import make_private_folder, make_stat
 def store_trace(error: Exception, state: Path | None) -> str:
     """Return the error as a sentence, and store its trace in the project's logs.
 
-    Without a project, or if its disk is full or read-only, the trace goes into a temporary file. An error of the disk
-    needs no trace.
+    Without a project, or if its disk is full or read-only, the trace is written to a temporary file. A disk
+    error is only explained, without a trace.
     """
     if fault := disk_error(error, state or Path.cwd()):
         return str(fault)
@@ -24,7 +24,7 @@ def store_trace(error: Exception, state: Path | None) -> str:
 
 
 def _write_trace(error: Exception, state: Path | None) -> str:
-    """Write the trace to the first file that can be written, and return which file that is."""
+    """Write the trace to the first file that can be written, and return a phrase that names this file."""
     reason = ""
     for open_log in ([_open_log(state)] if state else []) + [_open_temporary_file()]:
         try:
@@ -48,6 +48,6 @@ def _open_log(state: Path) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def _open_temporary_file() -> Iterator[IO[str]]:
-    """Open a file that outlives the process and that only its owner can read."""
+    """Open a temporary file that outlives the process and that only its owner can read."""
     with tempfile.NamedTemporaryFile("w", prefix="ondatra-", suffix=".log", delete=False, encoding="utf-8") as file:
         yield file

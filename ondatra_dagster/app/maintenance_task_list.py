@@ -1,4 +1,4 @@
-"""The maintenance tasks of a project, with their inputs. Schedules and the CLI decide when they run."""
+"""The maintenance tasks of a project, with their inputs. Schedules and the CLI decide when the tasks run."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.sync import run_history_store
 from ondatra_dagster.sync.enqueue_step import catch_up_queue
 
-# the remedies for damaged files, by file name: each says what is lost without the file
+# the advice for damaged files, by file name: it says what is lost without the file
 DAMAGED_FILE_REMEDIES = {
     "alerts.sqlite": alert_store.ALERT_SCHEMA.damage_advice,
     "cache.sqlite": unchanged_run_cache.SCHEMA.damage_advice,
@@ -38,7 +38,7 @@ DAMAGED_FILE_REMEDIES = {
 
 
 def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[str, MaintenanceTask]:
-    """Return all tasks by their names, in their order: changes are enqueued before anything is deleted."""
+    """Return all tasks by name, in the order in which they run: changes are enqueued before data is deleted."""
     return {
         enqueue_report_and_refresh_tasks.ENQUEUE_TASK: lambda: enqueue_report_and_refresh_tasks.enqueue_pending_changes(
             _pending_enqueues(workspace, warehouse)
@@ -60,9 +60,10 @@ def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[
 def _pending_enqueues(
     workspace: Workspace, warehouse: RunTables
 ) -> Mapping[str, enqueue_report_and_refresh_tasks.EnqueueChanges]:
-    """Return the syncs that have new versions to enqueue, and those whose queue can't be read.
+    """Return the enqueue function of each sync with new versions, and of each sync whose queue can't be read.
 
-    For the latter, enqueueing reports the reason. With sinks off the result is empty, because no sync runs.
+    For an unreadable queue, enqueueing reports the reason. With sinks off the result is empty, because no
+    sync runs.
     """
     enqueue_tasks = {}
     for sync in workspace.syncs.values() if workspace.settings.sinks != "off" else ():
@@ -103,7 +104,7 @@ def _maintain_tables(workspace: Workspace, warehouse: RunTables) -> TaskResult:
 
 
 def _managed_tables(workspace: Workspace) -> Iterator[ManagedTable]:
-    """Yield each model's table, the table of its invalid rows, and the sync log."""
+    """Yield the table and the table of invalid rows of each model, then the sync log's table."""
     settings = workspace.settings
     needed_versions = OldestNeededVersions(
         workspace.project, workspace.syncs, workspace.tracking, workspace.queue, table_state_lookup(settings)

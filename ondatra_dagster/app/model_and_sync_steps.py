@@ -1,6 +1,7 @@
-"""The service that a run calls to plan, compute, write, push and check. Each process with a run has one.
+"""The run service, which plans, computes, writes, pushes and checks. Each process with a run has one.
 
-It doesn't use Dagster. Spark is behind a protocol, and starts when the first model or feed needs it.
+The service doesn't use Dagster. It uses Spark through a protocol, and Spark starts when the first model or feed
+needs it.
 """
 
 import dataclasses
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedModel:
-    """A model's query result, on its way to the IO manager."""
+    """The result of a model's query, which the IO manager writes next."""
 
     step: ModelStep
     frame: Any
@@ -60,25 +61,25 @@ class RunService:
 
     def __init__(self, workspace: Workspace, tables: RunTables, *, progress: RunProgress | None = None) -> None:
         self.workspace = workspace
-        self.current_state = workspace  # the workspace with the tables, queues and events to plan from
+        self.current_state = workspace  # plans read the tables, queues and events of this workspace
         self.tables = tables
         self.progress = progress or RunProgress()
         self.alerts = AlertService(workspace)
         self._write_summaries: dict[str, ModelWriteResult] = {}
         self._model_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}
-        # by sync, the results of its checks in this run
+        # by sync id: the check results of the sync in this run
         self._sync_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}
 
     def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
-        """Return the model's step: whether it has to be computed now that its inputs are up to date."""
+        """Return the model's step: whether the model must be computed, with the present versions of its inputs."""
         return plan_model(self.workspace.project, model, self.current_state.plan_inputs(), is_full=is_full)
 
     def report_unchanged(self, step: ModelStep) -> ModelResult:
-        """Report a model that had nothing to do."""
+        """Report and return the result of a model that doesn't have to be computed."""
         table = step.table
         if table is None:
             raise ValueError(f"{step.model.name} has no table to keep")
-        # the checks' results from the time when the table was written
+        # the check results from the run that wrote the table
         checks = (
             RowCheckResult(check=each, failed_rows=step.warning_counts.get(each.name, 0)) for each in step.model.checks
         )
@@ -97,7 +98,7 @@ class RunService:
 
     @interruption.raise_on_signal()
     def compute(self, step: ModelStep, *, run_id: str) -> ComputedModel:
-        """Return the model's query result, not yet written."""
+        """Return the model's query result, which isn't written yet."""
         started = time.monotonic()
         self.progress.on_model_start(step.model, self.tables.activity)
         frame = self.tables.compute(step.model, step.inputs, is_full=step.is_full)
@@ -105,7 +106,7 @@ class RunService:
 
     @interruption.raise_on_signal()
     def write(self, computed_model: ComputedModel) -> ModelResult:
-        """Write the computed rows to the model's table, and report the result."""
+        """Write the computed rows to the model's table; report and return the result."""
         step, model = computed_model.step, computed_model.step.model
         note = CommitMetadata(
             definition=model.definition, inputs=step.inputs, run_id=computed_model.run_id, checks=model.checks_digest
@@ -137,11 +138,11 @@ class RunService:
         return result
 
     def _delete_flushed_events(self, model: Model) -> None:
-        """Delete the events that are in the table, if no collector does that."""
+        """Delete the events that are in the table now, unless a collector deletes them."""
         delete_flushed_events(self.workspace.settings, model)
 
     def _store_unchanged_run(self, model: Model, write_result: ModelWriteResult) -> None:
-        """Store that a run changed nothing, because no commit shows that."""
+        """Store that a run of the model changed nothing, because no commit shows such a run."""
         if write_result.has_changes:
             return
         unchanged = UnchangedRun(
@@ -174,13 +175,13 @@ class RunService:
         )
 
     def model_verdicts(self, model: Model) -> Iterator[SyncCheckResult]:
-        """Yield the results of a model's checks in this run, or in the newest run that wrote."""
+        """Yield the check results of a model from this run, or from the newest run that wrote its table."""
         if model.kind.has_invalid_table:
             yield self._invalid_rows_verdict(model)
         yield from self.row_verdicts(model)
 
     def row_verdicts(self, model: Model) -> tuple[SyncCheckResult, ...]:
-        """Return the results of @constraint, @warning and @audit; none for checks that didn't run."""
+        """Return the results of @constraint, @warning and @audit; an empty tuple if no check ran."""
         return self._model_verdicts.get(model.id, ())
 
     def _store_verdicts(self, model: Model, findings: Iterable[RowCheckResult]) -> tuple[SyncCheckResult, ...]:
@@ -198,7 +199,7 @@ class RunService:
 
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
-        """Deliver the sync's rows, as far as that is possible now."""
+        """Deliver the sync's rows as far as possible now, and return the result."""
         self.progress.on_sync_start(sync, lambda: push_and_check_sync.describe_pending(self.workspace, sync))
         result = push_and_check_sync.push_sync(
             self.workspace, sync, self.tables.feed(sync), options, notify=self._report_notice
@@ -211,8 +212,8 @@ class RunService:
     def finish_run(self) -> None:
         """Send alerts and, if Spark is running, append missing records to the sync log.
 
-        A log that can't be written doesn't fail the run: the next run, or `ondatra maintain`, appends the missing
-        records. After Ctrl-C this does nothing.
+        A sync log that can't be written doesn't fail the run: the next run, or `ondatra maintain`, appends
+        the missing records. After Ctrl-C, do nothing.
         """
         if interruption.received_signal():
             return
@@ -227,15 +228,15 @@ class RunService:
         try:
             task_result = self.workspace.sync_log.append_missing(lambda: self.tables.sync_log(waits=False))
         except BusyError:
-            return  # another run appends, and may not have seen the newest records
+            return  # another run appends to the log; a later run appends the records that it hasn't seen
         except OndatraError as error:
-            interruption.raise_if_interrupted()  # the log has no error
+            interruption.raise_if_interrupted()  # an interruption caused the error
             log.warning("the sync log was not updated: %s", error)
             return
         log.info("%s", task_result.message)
 
     def run_maintenance(self) -> Iterator[TaskResult]:
-        """Run the maintenance tasks, and yield the result of each when it has ended."""
+        """Run the maintenance tasks, and yield the result of each task when it has ended."""
         return run_tasks(
             {
                 **build_maintenance_tasks(self.workspace, self.tables),
@@ -245,18 +246,18 @@ class RunService:
         )
 
     def records_address(self, result: SyncResult) -> str | None:
-        """Return where the records of a sync's run are; None if there are none."""
+        """Return the address of the records of a sync's run; None if there was no run."""
         run_id = result.summary.run_id
         return self.workspace.tracking.run_address(result.sync.id, run_id) if run_id else None
 
     def record_locations(self, result: SyncResult) -> RecordLocations:
-        """Return where the records of a sync's run are, for programs and for users."""
+        """Return the places of a sync run's records: their folder for programs, and their page for users."""
         sync_id, run_id = result.sync.id, result.summary.run_id
         path = run_path(sync_id, run_id) if run_id else sync_path(sync_id)
         return RecordLocations(self.records_address(result), page_url(self.workspace.settings.ui_port, path))
 
     def verdicts(self, sync: Sync) -> tuple[SyncCheckResult, ...]:
-        """Return the results of the sync's checks: from this run, or from its newest run and its current queue."""
+        """Return the sync's check results from this run; otherwise from its newest run and its current queue."""
         return self._sync_verdicts.get(sync.id) or push_and_check_sync.current_verdicts(self.workspace, sync)
 
     def _report_notice(self, message: str) -> None:
@@ -264,7 +265,10 @@ class RunService:
         self.progress.on_notice(message)
 
     def report_error(self, name: str, error: Exception, *, subject_type: SubjectType | None = None) -> str:
-        """Report a failure and return it as a sentence. An unexpected error leaves its trace in the log folder."""
+        """Report a failure of a model or sync, and return it as a sentence.
+
+        An unexpected error also leaves its trace in the log folder.
+        """
         message = str(error) if isinstance(error, OndatraError) else store_trace(error, self.workspace.settings.state)
         self.progress.on_failure(name, message)
         if subject_type and not self.is_dry:
@@ -277,7 +281,7 @@ def _table_version(write_result: ModelWriteResult) -> str:
 
 
 def judge_finding(check_result: RowCheckResult) -> SyncCheckResult:
-    """Return the verdict on the rows that a check of the model tested."""
+    """Return the verdict for one check of a model, from the rows that the check tested."""
     severity = (
         Severity.ERROR if check_result.blocks_write else Severity.WARN if check_result.failed_rows else Severity.PASS
     )
@@ -292,13 +296,13 @@ def judge_finding(check_result: RowCheckResult) -> SyncCheckResult:
 
 
 def judge_invalid_events(total: int, samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
-    """Return the verdict on events that no longer fit the table's columns."""
+    """Return the verdict for events that no longer fit the table's columns."""
     message = describe_invalid_events(total) if total else "every event fits the columns"
     return _invalid_records_result("event", message, {"invalid_rows": total} if total else {}, samples)
 
 
 def judge_invalid_rows(counts: Mapping[str, int], samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
-    """Return the verdict on rows that a write kept out of the table."""
+    """Return the verdict for invalid rows, which a write kept out of the table."""
     total = sum(counts.values())
     message = describe_invalid_rows(total) if total else "every row has a unique key"
     return _invalid_records_result("key", message, dict(counts), samples)

@@ -1,4 +1,4 @@
-"""The opening of a run service: over Spark, or over copies for a dry run."""
+"""The opening of a run service: with Spark on the real tables, or on clones and copies for a dry run."""
 
 import contextlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class OpenRunService(Protocol):
 def open_run_service(
     workspace: Workspace, progress: RunProgress | None = None, *, is_dry: bool = False
 ) -> Iterator[RunService]:
-    """Open the run service of a project, and close all that it started. A dry run leaves nothing."""
+    """Open a project's run service; at the end, close all that it started. A dry run leaves no files."""
     interruption.clear_earlier_signal()
     notice = progress.on_wait if progress else None
     with contextlib.ExitStack() as stack:
@@ -42,7 +42,7 @@ def open_run_service(
 def open_service_on_tables(
     tables: RunTables, workspace: Workspace, progress: RunProgress | None = None
 ) -> Iterator[RunService]:
-    """Open a run service over open tables. Unless the run fails, the service sends alerts and fills the sync log."""
+    """Open a run service on open tables. At the end of a run that didn't fail, send alerts and fill the sync log."""
     engine = RunService(workspace, tables, progress=progress)
     yield engine
     engine.finish_run()

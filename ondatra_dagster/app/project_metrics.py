@@ -16,7 +16,7 @@ from ondatra_dagster.sync.send_guards import find_hold_reason
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SyncMetrics:
-    """The metrics of one sync; None: unknown or not there."""
+    """The metrics of one sync. A metric is None if it is unknown or doesn't exist."""
 
     sync: str
     depth: int | None = 0
@@ -41,7 +41,7 @@ class ModelMetrics:
 
 
 def format_project_metrics(syncs: Iterable[SyncMetrics], models: Iterable[ModelMetrics]) -> str:
-    """Return all metrics as a text that ends with a line feed."""
+    """Return all metrics in Prometheus' text format; the text ends with a line feed."""
     metrics = (*_sync_metrics(tuple(syncs)), *_model_metrics(tuple(models)))
     return format_metrics(metrics)
 
@@ -100,7 +100,7 @@ def _model_metrics(models: tuple[ModelMetrics, ...]) -> Iterator[Metric]:
 
 
 def _known_samples(labels: Iterable[Mapping[str, str]], values: Iterable[float | None]) -> list[MetricSample]:
-    """Return samples of the known values. A 0 in place of an unknown value would say that all is well."""
+    """Return samples for the known values. A 0 for an unknown value would wrongly say that there is no problem."""
     pairs = zip(labels, values, strict=True)
     return [MetricSample(label, value) for label, value in pairs if value is not None]
 
@@ -132,7 +132,7 @@ def read_model_metrics(workspace: Workspace) -> Iterator[ModelMetrics]:
 
 
 def read_disk_totals(workspace: Workspace) -> Mapping[str, int]:
-    """Return the bytes of tables, queues, records and logs on this machine's disk."""
+    """Return how many bytes tables, queues, records, logs and Dagster's files use on this machine's disk."""
     settings = workspace.settings
     sizes = {
         "tables": disk_usage(settings.warehouse),
@@ -145,7 +145,7 @@ def read_disk_totals(workspace: Workspace) -> Mapping[str, int]:
 
 
 def disk_usage(address: str | Path) -> int | None:
-    """Return the bytes below a path or an address: 0 when nothing is there, None on another machine."""
+    """Return the bytes below a path or an address: 0 if nothing is there, None if it isn't on this machine."""
     path = local_path(address)
     return None if path is None else _folder_size(str(path))
 
@@ -160,7 +160,7 @@ def _folder_size(folder: str) -> int:
                 else:
                     size += entry.stat(follow_symlinks=False).st_size
     except (FileNotFoundError, NotADirectoryError):
-        return size  # another process removed it
+        return size  # another process removed the folder
     return size
 
 

@@ -1,4 +1,4 @@
-"""The sync run of a project: its ports filled from the workspace, and the results of its checks."""
+"""The sync run of a project: its ports, which are filled from the workspace, and the results of its checks."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable
@@ -27,7 +27,7 @@ from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult, run_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync
 
-# checks of the queue, and the counts that they read from it
+# the checks that read the queue, each with its counts from the queue
 QUEUE_COUNTS = {"rejects": {"dead_letters"}, "undelivered": {"waiting", "in_jobs", "oldest_seconds"}}
 DRY_RUN_CHECKS = {"invalid_records", "deletes_guard"}  # checks that don't depend on an API's responses
 
@@ -35,7 +35,7 @@ DRY_RUN_CHECKS = {"invalid_records", "deletes_guard"}  # checks that don't depen
 def push_sync(
     workspace: Workspace, sync: Sync, feed: Feed, options: RunOptions, *, notify: Callable[[str], None] = lambda _: None
 ) -> SyncResult:
-    """Run the sync, unless the settings turn sinks off, and return its result with its checks."""
+    """Run the sync unless the setting `sinks` is off; return its result with the results of its checks."""
     if workspace.settings.sinks == "off":
         summary = _empty_summary(sync, "sinks are off: nothing was sent")
         return SyncResult(sync=sync, summary=summary, verdicts=_verdicts_as_warnings(workspace, sync))
@@ -43,19 +43,19 @@ def push_sync(
         ports = dataclasses.replace(build_ports(workspace, sync, feed), notify=notify)
         summary = run_sync(sync, ports, options)
     except OndatraError as error:
-        interruption.raise_if_interrupted()  # the sync has no error
+        interruption.raise_if_interrupted()  # an interruption caused the error
         return _failed_result(workspace, sync, str(error))
     if summary.has_run:
         verdicts = run_sync_checks(summary, sync.limits)
         warnings = tuple(filter(None, (_write_fact_tables(workspace), workspace.history.problem)))
         return SyncResult(sync=sync, summary=summary, verdicts=verdicts, warnings=warnings)
-    # a run that read the queue may fail for its state; any other run gets only warnings about it
+    # the queue's state may fail a run that read the queue; any other run gets only warnings
     read_verdicts = current_verdicts if summary.queue else _verdicts_as_warnings
     return SyncResult(sync=sync, summary=summary, verdicts=read_verdicts(workspace, sync))
 
 
 def _write_fact_tables(workspace: Workspace) -> str | None:
-    """Write the fact tables after a run, as the schedule does; return why they couldn't be written."""
+    """Write the fact tables after a run, as the schedule does; return an error message if that failed."""
     try:
         workspace.tracking.write_fact_tables(build_fact_tables(sync.endpoints for sync in workspace.syncs.values()))
     except StateError as error:
@@ -64,10 +64,13 @@ def _write_fact_tables(workspace: Workspace) -> str | None:
 
 
 def _failed_result(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
-    """Return the result of a run that ended early: its checks use the state before the run, and its error."""
+    """Return the result of a run that ended with an error.
+
+    The checks judge the state before the run, and the check `undelivered` reports the error.
+    """
     try:
         current_summary = _current_summary(workspace, sync)
-    except StateError:  # this may be why the run ended
+    except StateError:  # the same error may have ended the run
         current_summary = _empty_summary(sync, message)
     summary = dataclasses.replace(current_summary, run_id=None, message=message)
     verdicts = run_sync_checks(summary, sync.limits)
@@ -77,7 +80,7 @@ def _failed_result(workspace: Workspace, sync: Sync, message: str) -> SyncResult
 
 
 def _mark_undelivered(verdicts: Iterable[SyncCheckResult], message: str) -> tuple[SyncCheckResult, ...]:
-    """Return the verdicts with the error as the result of the check `undelivered`."""
+    """Return the verdicts with the message as an ERROR of the check `undelivered`."""
     return tuple(
         dataclasses.replace(verdict, severity=Severity.ERROR, description=message)
         if verdict.name == "undelivered"
@@ -87,7 +90,7 @@ def _mark_undelivered(verdicts: Iterable[SyncCheckResult], message: str) -> tupl
 
 
 def _mark_unknown(verdicts: Iterable[SyncCheckResult], reason: str) -> tuple[SyncCheckResult, ...]:
-    """Return the verdicts for an unknown queue, so that none of them says that the queue is empty."""
+    """Return the verdicts for a queue whose content is unknown, so that no verdict says that the queue is empty."""
     return tuple(
         _mark_verdict_unknown(verdict, reason, QUEUE_COUNTS[verdict.name]) if verdict.name in QUEUE_COUNTS else verdict
         for verdict in verdicts
@@ -105,7 +108,7 @@ def _mark_verdict_unknown(verdict: SyncCheckResult, reason: str, unknown: Collec
 
 
 def dry_run_result(sync: Sync, forecast: DryRunResult) -> SyncResult:
-    """Return the result of a dry run, with the checks that are possible before anything is sent."""
+    """Return the result of a dry run, with the checks that are possible without sending."""
     check_results = run_sync_checks(forecast.summary, sync.limits)
     if forecast.refusal:
         check_results = _mark_undelivered(check_results, forecast.refusal)
@@ -115,7 +118,7 @@ def dry_run_result(sync: Sync, forecast: DryRunResult) -> SyncResult:
 
 
 def build_ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
-    """Build the ports of a sync run from the workspace."""
+    """Return the ports of a sync run, which are filled from the workspace."""
     settings = workspace.settings
     context = PushContext(
         sync_id=sync.id, kind=sync.model.kind.name, key_columns=sync.model.key_columns, arguments=sync.sink.arguments
@@ -140,7 +143,7 @@ def build_ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
 
 
 def describe_pending(workspace: Workspace, sync: Sync) -> str:
-    """Return how much is still to be sent, as a phrase."""
+    """Return a phrase with the numbers of pending units and open jobs; "" if both are zero or unknown."""
     queue = workspace.try_read_queue(sync.id).status
     if queue is None:
         return ""
@@ -152,7 +155,7 @@ def describe_pending(workspace: Workspace, sync: Sync) -> str:
 
 
 def read_source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
-    """Return the state of the model's table from its log; None when there is no table yet."""
+    """Return the state of the model's table from its Delta log; None if the table doesn't exist yet."""
     path = table_path(workspace.settings, sync.model.id)
     table = read_table_state(path)
     if table is None:
@@ -169,16 +172,16 @@ def read_source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
 
 
 def current_verdicts(workspace: Workspace, sync: Sync) -> tuple[SyncCheckResult, ...]:
-    """Return the checks of the newest run, with the current queue and dead letters."""
+    """Return the check results of the newest run, updated with the current queue and dead letters."""
     verdicts = run_sync_checks(_current_summary(workspace, sync), sync.limits)
     loss_message = workspace.try_read_queue(sync.id).loss_message
     return _mark_unknown(verdicts, loss_message) if loss_message else verdicts
 
 
 def _verdicts_as_warnings(workspace: Workspace, sync: Sync) -> tuple[SyncCheckResult, ...]:
-    """Return the current verdicts with errors as warnings, for a run that must not fail for them.
+    """Return the current check results with each ERROR as a WARN, for a run that must not fail for them.
 
-    There are none if they can't be read.
+    Return an empty tuple if the results can't be read.
     """
     try:
         check_results = current_verdicts(workspace, sync)
@@ -208,7 +211,7 @@ def _current_summary(workspace: Workspace, sync: Sync) -> RunSummary:
 
 
 def _read_pending_and_removals(workspace: Workspace, sync: Sync) -> tuple[list[PendingKey], RemovalCount | None]:
-    """Return some of the rows that are still to be delivered, and the deletes that need the user's consent."""
+    """Return samples of the pending rows, and the count of removals that the user may have to allow."""
 
     def count_rows() -> int | None:
         source = read_source_state(workspace, sync)

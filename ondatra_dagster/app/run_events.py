@@ -1,4 +1,4 @@
-"""The results of a run's models and syncs, and the listener that receives them while the run goes on."""
+"""The results of a run's models and syncs, and the listener that receives them during the run."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,17 +16,17 @@ class ModelResult:
 
     model: Model
     has_changes: bool
-    reason: str  # why it was computed, or why not
+    reason: str  # why the model was computed, or why not
     run_type: str  # backfill (the first time), incremental, full, skip
     table_version: str  # as planning.input_versions formats it
     version: int
-    rows: int | None  # in the table now; None: not counted
+    rows: int | None  # rows in the table now; None: not counted
     columns: tuple[Column, ...]
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
     invalid_rows: int = 0  # rows that were kept out of the table
-    verdicts: tuple[SyncCheckResult, ...] = ()  # of the checks in the model's header
+    verdicts: tuple[SyncCheckResult, ...] = ()  # results of the checks in the model's header
     seconds: float = 0.0
 
 
@@ -37,12 +37,12 @@ class SyncResult:
     sync: Sync
     summary: RunSummary
     verdicts: tuple[SyncCheckResult, ...]
-    forecast: DryRunResult | None = None  # of a dry run, which sent nothing
+    forecast: DryRunResult | None = None  # the result of a dry run, which sent nothing; None: a real run
     warnings: tuple[str, ...] = ()  # problems for which the run doesn't fail
 
     @property
     def errors(self) -> tuple[SyncCheckResult, ...]:
-        """Return the verdicts for which the run fails."""
+        """Return the check results with severity ERROR, for which the run fails."""
         return tuple(verdict for verdict in self.verdicts if verdict.severity is Severity.ERROR)
 
 
@@ -50,9 +50,9 @@ DescribeActivity = Callable[[], str]  # returns the current activity; "" if it i
 
 
 class RunProgress:
-    """A listener that is called when each model and sync begins and ends. This one does nothing.
+    """A listener that is called when each model and sync of a run begins and ends. This one does nothing.
 
-    It is enough for a run that Dagster started, because Dagster's page shows the run.
+    A run that Dagster started needs no other listener, because Dagster's page shows the run.
     """
 
     def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...

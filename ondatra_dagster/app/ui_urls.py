@@ -1,4 +1,4 @@
-"""The URLs of the UI's pages. A URL names all that its page shows, so that users can keep and share it."""
+"""The URLs of the UI's pages. A URL contains all filters of its page, so that users can keep and share it."""
 
 import dataclasses
 from typing import NamedTuple
@@ -8,10 +8,10 @@ UI_HOST = "127.0.0.1"
 
 
 class RecordLocations(NamedTuple):
-    """The places of the records of a sync's run."""
+    """The places where the records of a sync's run are."""
 
-    folder: str | None  # their folder; None: the run has no records
-    page_url: str  # their page in `ondatra ui`, or the sync's page
+    folder: str | None  # the folder of the records; None: the run has no records
+    page_url: str  # the run's page in `ondatra ui`; without a run, the sync's page
 
 
 def sync_path(sync_id: str) -> str:
@@ -23,7 +23,7 @@ def run_path(sync_id: str, run_id: str) -> str:
 
 
 def page_url(port: int, path: str = "/") -> str:
-    """Return the address of a page without the token, because links are kept where others may read them."""
+    """Return the full URL of a page without the token, because others may read the places where links are kept."""
     return f"http://{UI_HOST}:{port}{path}"
 
 
@@ -32,19 +32,19 @@ STYLE_URL, SCRIPT_URL = "/assets/page.css", "/assets/page.js"
 
 
 def runs_url(sync_id: str, *, page: int) -> str:
-    """Return the address of a page of the sync's runs."""
+    """Return the path of page number `page` of the sync's runs."""
     return _with_query(sync_path(sync_id), page=page if page > 1 else None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """The records that an address selects; None: all. The fields are the query parameters of the address."""
+    """The filters of records in a URL; None: no filter. Each field is a query parameter of the URL."""
 
     run: str | None = None
     status: str | None = None
     change: str | None = None
     search: str | None = None  # the beginning of the identifier
-    reason: str | None = None  # empty: only records without a reason
+    reason: str | None = None  # "": only records without a reason
 
 
 def records_url(sync_id: str, records: RecordFilter, *, page: int = 1) -> str:
@@ -52,7 +52,7 @@ def records_url(sync_id: str, records: RecordFilter, *, page: int = 1) -> str:
 
 
 def download_url(sync_id: str, suffix: str, records: RecordFilter, *, limit: int | None) -> str:
-    """Return the address of the records as a file; `suffix` has its dot."""
+    """Return the path that downloads the records as a file; `suffix` begins with a dot."""
     return _with_query(f"{sync_path(sync_id)}/records{suffix}", **dataclasses.asdict(records), limit=limit)
 
 
@@ -65,7 +65,7 @@ def queue_url(sync_id: str, *, page: int = 1) -> str:
 
 
 def dagster_run_url(dagster: str, run_id: str) -> str:
-    """Return the address of a run in Dagster's UI."""
+    """Return the URL of a run in Dagster's UI."""
     return f"{dagster}/runs/{quote(run_id, safe='')}"
 
 

@@ -1,7 +1,7 @@
 """The workspace: a project and its syncs, loaded for commands, assets and sensors without Dagster and Spark.
 
-Loading reads only the user's files. A cached project is read again only when one of the files has changed. The steps
-of a run are in model_and_sync_steps.
+Loading reads only the user's files. A cached project is read again only if one of its files has changed. The
+module model_and_sync_steps has the steps of a run.
 """
 
 import dataclasses
@@ -42,15 +42,15 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 class QueueReadResult(NamedTuple):
-    """The status of a sync's queue, or why it can't be read."""
+    """The status of a sync's queue, or the reason why the status is unknown."""
 
     status: QueueStatus | None  # None: the sync never ran, or the status is unknown
-    read_error: str | None = None  # why it is unknown, and what to do
-    loss_message: str | None = None  # the sync has run, and its queue is gone: what the next run does about it
+    read_error: str | None = None  # why the queue can't be read, and what to do
+    loss_message: str | None = None  # the queue of a sync that has run is lost: what the next run does
 
     @property
     def unknown_reason(self) -> str | None:
-        """Return why pending rows and dead letters are unknown; None when they are known."""
+        """Return the reason why pending rows and dead letters are unknown; None if they are known."""
         return self.read_error or self.loss_message
 
     @property
@@ -59,17 +59,17 @@ class QueueReadResult(NamedTuple):
 
 
 class SyncWork(NamedTuple):
-    """The work that a sync has now."""
+    """The work that a sync has now, if any, and the reason."""
 
     has_work: bool
     reason: str
-    work_digest: str  # equal for equal work
+    work_digest: str  # a text that is equal for equal work
     is_new: bool  # the table has versions that the queue doesn't have yet
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """A project that was loaded without problems."""
+    """A project that was loaded without errors, with its syncs and the access to its state."""
 
     project: Project
     syncs: Mapping[str, Sync]  # by sync id, in the order of their models
@@ -81,7 +81,10 @@ class Workspace:
         return self.project.settings
 
     def sync(self, name: str) -> Sync:
-        """Return the sync with this id, or of the model with this name; raise SelectionError if there is none."""
+        """Return the sync with this id, or the sync of the model with this name.
+
+        Raise SelectionError if there is no such sync.
+        """
         sink = self.project.sync(name).sink
         return self.syncs[sink.sync_id if sink else name]
 
@@ -109,13 +112,13 @@ class Workspace:
 
     @functools.cached_property
     def lineage(self) -> LineageResolver:
-        """Return the sources of each column, which are read on first use."""
+        """Return the resolver of column lineage, which reads the sources of the columns on first use."""
         return LineageResolver(self.project, current_columns_lookup(self.project))
 
     def check_columns(self, running_ids: Collection[str] | None = None) -> None:
-        """Raise ProjectError with all columns that certainly don't exist, in all models or in those that run.
+        """Raise ProjectError with all columns that certainly don't exist, in all models or only in `running_ids`.
 
-        For a model that doesn't run, the columns of its table count, and not its current definition.
+        For a model that doesn't run, the columns of its existing table count, and not its current definition.
         """
         if running_ids is None:
             is_settled = up_to_date_check(self.project, self.unchanged_run_cache.read_runs())
@@ -129,14 +132,17 @@ class Workspace:
         return UnchangedRunCache(self.settings.state / "cache.sqlite")
 
     def queue(self, sync_id: str) -> QueueStatus | None:
-        """Return the status of the sync's queue; None when it never ran. Raise StateError if it can't be read."""
+        """Return the status of the sync's queue; None if the sync has never run.
+
+        Raise StateError if the queue can't be read.
+        """
         return read_status_of_file(self.syncs[sync_id].queue_file, now=self.clock())
 
     def try_read_queue(self, sync_id: str) -> QueueReadResult:
-        """Return the same, or why it is unknown, so that an unreadable queue doesn't hide other syncs.
+        """Return the status of the sync's queue, or why it is unknown, so that an error doesn't hide other syncs.
 
-        Until the next run, a lost queue looks like one that never existed. Only the history shows that the sync has
-        run.
+        Until the next run, a lost queue looks like a queue that never existed. Only the history shows that
+        the sync has run.
         """
         try:
             state = self.queue(sync_id)
@@ -146,12 +152,12 @@ class Workspace:
         return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_queue_lost else None)
 
     def invalid_version(self, model_id: str) -> int:
-        """Return the version of the model's table of invalid rows."""
+        """Return the version of the model's table of invalid rows; NO_VERSION if the table doesn't exist."""
         state = self._invalid_table_state(model_id)
         return NO_VERSION if state is None else state.version
 
     def invalid_count(self, model_id: str) -> int:
-        """Return the number of invalid rows in the model's newest write."""
+        """Return the number of the model's invalid rows, which its newest write counted."""
         state = self._invalid_table_state(model_id)
         return (state.commit_metadata.rows or 0) if state and state.commit_metadata else 0
 
@@ -159,11 +165,11 @@ class Workspace:
         return read_table_state(invalid_table_path(table_path(self.settings, model_id)))
 
     def events(self, model: Model) -> ModelEvents | None:
-        """Return the model's events that aren't in its table yet; None for a model with a query."""
+        """Return the model's events that aren't in its table yet; None if the model has a query and thus no events."""
         return None if model.kind.has_query else ModelEvents(self.settings, model)
 
     def events_waiting(self, model_id: str) -> PendingSummary:
-        """Return the number of these events, and the time of the oldest."""
+        """Return the number of events that wait to be written to the model's table, and the time of the oldest."""
         events = self.events(self.project.models[model_id])
         return events.summarize_pending() if events else PendingSummary()
 
@@ -173,7 +179,7 @@ class Workspace:
         return {name: events for name, events in waiting_events.items() if name not in self.project.models}
 
     def plan_inputs(self) -> PlanInputs:
-        """Return the current state of tables, queues, history and events, for a plan."""
+        """Return the current state of tables, queues, history and events, as a plan needs it."""
         return PlanInputs(
             tables=table_state_lookup(self.settings),
             invalid_table_version=self.invalid_version,
@@ -184,27 +190,27 @@ class Workspace:
         )
 
     def sync_work(self, sync: Sync) -> SyncWork:
-        """Return the work that the sync has now, if its model isn't computed first."""
+        """Return the work that the sync has now, without the changes that a run of its model would add."""
         input_plan = self.plan_inputs()
         step = self._plan_sync(sync, input_plan)
         table, queue = input_plan.tables(sync.model.id), self.try_read_queue(sync.id).status
         version = format_table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
-        # a wait that was set while the clock was ahead is due now, which is another time at each call
+        # a wait that was set while the clock was ahead is due now; -1 is used, because "now" changes at each call
         if queue and queue.is_clock_behind:
             due_at = -1
         name = f"{version}/{input_plan.invalid_table_version(sync.model.id)}" + (f"/{due_at}" if due_at else "")
         return SyncWork(has_work=step.will_run, reason=step.reason, work_digest=name, is_new=step.reads_table)
 
     def sync_plan(self, sync: Sync) -> Plan:
-        """Return the plan of a run of only this sync, on its current table; no model is planned."""
+        """Return the plan of a run of only this sync, on its model's current table. The plan contains no model."""
         return Plan(models=(), syncs=(self._plan_sync(sync, self.plan_inputs()),))
 
     def _plan_sync(self, sync: Sync, plan_inputs: PlanInputs) -> SyncStep:
         return plan_sync(self.project, sync.model, sync.sink, plan_inputs)
 
     def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
-        """Return the plan of a run of the whole project, or of the selected model ids."""
+        """Return the plan of a run of the whole project, or only of the selected model ids."""
         return make_plan(self.project, self.plan_inputs(), selection=selection, is_full=is_full)
 
 
@@ -220,7 +226,7 @@ def _lost_queue_message(sync_id: str, state: QueueStatus | None) -> str:
 def load_workspace(root: Path) -> Workspace:
     """Load the project at `root` with its syncs; raise ProjectError with all errors in its files.
 
-    Raise SettingsError if errors in the settings make the other files impossible to check.
+    Raise SettingsError if errors in the settings make it impossible to check the other files.
     """
     settings, problems = _read_settings(root)
     parsed_project = read_project(settings.root, settings)
@@ -250,7 +256,7 @@ def _read_settings(root: Path) -> tuple[Settings, list[Problem]]:
 
 
 def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
-    """Yield a problem for each variable that alerts need and that isn't set."""
+    """Yield a problem for each variable that the alert settings use and that isn't set."""
     file, line = find_setting_line("alerts.webhook", settings.root)
     for name in settings.alerts.required_variables:
         if not settings.secret(name):
@@ -259,7 +265,10 @@ def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
 
 
 def _check_sinks(partial_project: PartialProject) -> dict[str, PushFileCheck]:
-    """Return the checks of the sinks in use; of all sinks, when errors in models hide which are in use."""
+    """Return the checks of the sink files in use, by sink name.
+
+    If errors in models hide which sinks are in use, check all sink files.
+    """
     project = partial_project.project
     used_sinks = {model.sink.name for model in project.models_with_sinks() if model.sink}
     return {
@@ -270,13 +279,13 @@ def _check_sinks(partial_project: PartialProject) -> dict[str, PushFileCheck]:
 
 
 def _has_push(path: Path) -> bool:
-    """Return whether the file is a sink, or otherwise a library that other files load."""
+    """Return whether the file is a sink with push(). Otherwise it is a library that other files load."""
     return "def push(" in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _sink_use_problems(project: Project, checks: Mapping[str, PushFileCheck]) -> Iterator[Problem]:
     for model in project.models_with_sinks():
-        check = checks.get(model.sink.name) if model.sink else None  # None: there is no such file
+        check = checks.get(model.sink.name) if model.sink else None  # None: the sink file doesn't exist
         if check and check.config:
             yield from check_sink_line(check.config, model)
 
@@ -296,7 +305,7 @@ PROJECT_FILES = ("models/*/*.sql", "lib/*.star", "pyproject.toml", ".env")
 
 
 class ProjectCache:
-    """A cached project for several threads. Its constructor raises the project's problems."""
+    """A cached project that several threads use. The constructor raises the errors in the project's files."""
 
     def __init__(self, root: Path, *, load: Callable[[Path], Workspace] = load_workspace) -> None:
         self._root = root
@@ -307,7 +316,10 @@ class ProjectCache:
         self._load_error = ""
 
     def load_current_project(self) -> tuple[Workspace, str]:
-        """Return the project, and the errors in its files. With errors it is the last project without them."""
+        """Return the current project and a text about errors in its files.
+
+        With errors, the project is the last one that was loaded without errors.
+        """
         with self._lock:
             file_states = read_file_states(self._root, PROJECT_FILES)
             if file_states != self._file_states:

@@ -1,7 +1,7 @@
-"""The rules of alerts. Each rule checks a sync's runs, or their absence. This module sends nothing.
+"""The rules of alerts, which check a sync's runs or the absence of runs. This module sends nothing.
 
-A rule that can't decide, such as one on rejects when nothing was attempted, gives no result. Its alert keeps its
-state.
+A rule that can't decide gives no result, such as the rule on rejects when nothing was attempted. The alert of
+this rule keeps its state.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ RECOVERY_MESSAGES = {
     NO_SUCCESS: "is no longer late",
 }
 CRASH_MESSAGE = "its process was killed, or ended without a message; the next run continues from there"
-COMPARED_RUNS = 10  # the mean of this many runs is the usual number
-MIN_COMPARED_RUNS = 3  # with fewer runs before, no number is usual
+COMPARED_RUNS = 10  # the mean over this many runs is the usual number of units
+MIN_COMPARED_RUNS = 3  # with fewer earlier runs, there is no usual number
 HOUR_SECONDS = 3600
 MAX_DETAIL_CHARACTERS = 300
-# the beginning of an error that ondatra itself wrote: safe to send, unlike an API's response
+# the beginning of an error that ondatra itself wrote: it is safe to send, unlike an API's response
 ERROR_CLASS = re.compile(r"HTTP \d{3}\b|lib/[\w./-]+\.star(:\d+)?|push\(\) returned")
-# quoted values, and words with a digit; group 1 matches what is kept: a status, a file, or text in backticks
+# text to remove: quoted values, words with a digit; group 1 matches text to keep: a status, a file, text in backticks
 VARYING_TEXT = re.compile(r"(HTTP \d{3}\b|`[^`\n]*`|[\w./-]+\.(?:star|sql)\b)|(?<!\w)'[^'\n]*'|\"[^\"\n]*\"|\S*\d\S*")
 
 
@@ -42,7 +42,10 @@ def is_rule_enabled(rule: str, settings: AlertSettings) -> bool:
 
 
 def evaluate_failure(subject_type: SubjectType, subject: str, errors: Sequence[str], *, detail: str = "") -> RuleResult:
-    """Return the result of the rule `failed`; `detail` is the first error of the run's rows."""
+    """Return the result of the rule `failed`: a failure if there are `errors`, otherwise a recovery.
+
+    `detail` is the first error of the run's rows.
+    """
     sentence = "; ".join(errors)
     if not sentence:
         return RuleResult(type=subject_type, subject=subject, rule=FAILED, sentence=None)
@@ -59,21 +62,25 @@ def evaluate_failure(subject_type: SubjectType, subject: str, errors: Sequence[s
 
 
 def normalize_cause(sentence: str) -> str:
-    """Return the sentence without numbers, times and quoted values: the same text for the same cause."""
+    """Return the sentence without numbers, times and quoted values, so that equal causes have equal texts."""
     return " ".join(VARYING_TEXT.sub(lambda match: match[1] or "…", sentence).split())
 
 
 def evaluate_crash(sync_id: str) -> RuleResult:
     """Return the failure of a sync whose newest run was killed.
 
-    It doesn't replace an earlier failure that is active, because that one's message says more.
+    This failure doesn't replace an earlier failure that is still active, because the earlier message says
+    more.
     """
     failure = evaluate_failure(SubjectType.SYNC, sync_id, [CRASH_MESSAGE])
     return dataclasses.replace(failure, is_ignored_if_active=True)
 
 
 def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings, *, noun: str) -> Iterator[RuleResult]:
-    """Yield the results of comparing the newest run, the first of `runs`, with earlier runs; `noun` names a unit."""
+    """Yield the results of comparing the newest run with earlier runs.
+
+    The newest run is the first of `runs`; `noun` is the word for a unit.
+    """
     ended_runs = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
     if not ended_runs:
         return
@@ -128,8 +135,8 @@ def _evaluate_deviation(
 def _counts_all_pending(run: PastRun) -> bool:
     """Return whether the run attempted as many rows as there were to send.
 
-    This is false for a run that only retried waiting rows, that was refused before it planned, or that was held before
-    it sent.
+    Return False if the run only retried waiting rows, was refused before it planned, or was held before it
+    sent.
     """
     grid = load_grid(run)
     was_held = grid.total(GridRow.PLANNED) > 0 and not grid.total(GridRow.ATTEMPTED)
@@ -139,9 +146,9 @@ def _counts_all_pending(run: PastRun) -> bool:
 def evaluate_no_success(
     sync_id: str, *, waiting_since: float | None, last_success: float | None, now: float, settings: AlertSettings
 ) -> RuleResult | None:
-    """Return whether rows have waited for too long without a successful run; None if the rule is off.
+    """Return the result of the rule `no_success`: whether rows have waited for too long without a successful run.
 
-    Without waiting rows no sync is late.
+    Return None if the rule is off. A sync without waiting rows is never late.
     """
     if settings.no_success_hours is None:
         return None

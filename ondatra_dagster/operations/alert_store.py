@@ -1,7 +1,8 @@
 """The active alerts, and the alerts that are still to be sent, stored in `.ondatra/alerts.sqlite`.
 
-An active alert has a subject and a rule, and lasts from the start of a problem to its end. The start, each new cause
-and the end produce one alert each. Such an alert is stored in the same transaction, and stays until it is sent.
+An active alert has a subject and a rule, and lasts from the start of a problem to its end. One alert to send is
+stored for the start, for each new cause, and for the end. Such an alert is stored in the transaction that
+changes the active alert, and deleted when it was sent.
 """
 
 import dataclasses
@@ -44,7 +45,7 @@ ALERT_SCHEMA = SqliteSchema(
     ),
     damage_advice="move it away: active alerts are sent again, and unsent alerts are lost",
 )
-MAX_CAUSES = 10  # causes that one alert reports: texts that differ each time must not flood the receiver
+MAX_CAUSES = 10  # causes that one active alert reports: error texts that always differ must not flood the receiver
 ACTIVE_COLUMNS = "type, subject, rule, since, sentence, causes, found"
 FIND_ACTIVE = f"""
 select {ACTIVE_COLUMNS} from active_alert where type = :type and subject = :subject and rule = :rule
@@ -66,14 +67,14 @@ SELECT_ACTIVE = f"select {ACTIVE_COLUMNS} from active_alert order by since, subj
 
 
 class SubjectType(enum.StrEnum):
-    """The type of an alert's subject."""
+    """The type of an alert's subject: a sync or a model."""
 
     SYNC = "sync"
     MODEL = "model"
 
 
 class AlertState(enum.StrEnum):
-    """The state that an alert reports."""
+    """The change of a problem that an alert reports."""
 
     FIRED = "fired"
     CHANGED = "changed"  # still alerting, for another cause
@@ -82,28 +83,28 @@ class AlertState(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """The result of a rule for a subject."""
+    """The result of a rule for one sync or model."""
 
     type: SubjectType = SubjectType.SYNC
     subject: str
     rule: str
-    sentence: str | None  # None: all is well
+    sentence: str | None  # None: there is no problem
     local_sentence: str = ""  # with an API's message: shown on this machine, and never sent
-    cause: str = ""  # the sentence without the parts that differ each time; "": the rule has only one cause
-    recovery: str = ""  # why the problem is over, if not for the usual reason
+    cause: str = ""  # the sentence without numbers, times and quoted values; "": the rule has only one cause
+    recovery: str = ""  # why the problem is over; "": for the usual reason
     is_ignored_if_active: bool = False  # whether the result adds nothing to an alert that is active already
     numbers: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
 
 class ActiveAlert(NamedTuple):
-    """A problem that is active, with its newest cause."""
+    """A problem that hasn't ended, with its newest cause."""
 
     type: str
     subject: str
     rule: str
     since: str
     sentence: str
-    causes: str  # JSON: the causes that were reported
+    causes: str  # a JSON array of the causes that were reported
     occurrences: int  # how often the problem was found since it began
 
 
@@ -116,7 +117,7 @@ class UnsentAlert(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """An alert that is stored when a problem begins, changes or ends."""
+    """An alert to send, which is stored when a problem begins, changes or ends."""
 
     id: str
     created_at: str
@@ -127,7 +128,7 @@ BuildAlert = Callable[[RuleResult, AlertState], Alert]
 
 
 class AlertStore:
-    """The alert file. Several processes may use it at once."""
+    """The file with the alerts. Several processes may use it at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -139,9 +140,10 @@ class AlertStore:
         *,
         known_alerts: Collection[ActiveAlert] | None = None,
     ) -> int:
-        """Store which problems began, changed or ended since the last call; return the number of new alerts.
+        """Store which problems began, changed or ended according to these results; return the number of new alerts.
 
-        With `known_alerts`, an alert ends only if it is one of these: one that was found again since then stays.
+        With `known_alerts`, only an alert in this collection can end. So an alert whose problem was found
+        again since it was read stays active.
         """
         if not readings or (not self._path.exists() and all(result.sentence is None for result in readings)):
             return 0
@@ -149,7 +151,7 @@ class AlertStore:
             return sum(_apply_result(store, reading, build_alert, known_alerts) for reading in readings)
 
     def read_unsent(self) -> list[UnsentAlert]:
-        """Return the alerts to send, the oldest first."""
+        """Return the alerts that are still to be sent, oldest first."""
         with open_existing_database(self._path, ALERT_SCHEMA) as store:
             return [UnsentAlert(*row) for row in store.fetch_rows(SELECT_UNSENT)] if store else []
 
@@ -159,17 +161,20 @@ class AlertStore:
             store.execute(DELETE_SENT, (alert.number,))
 
     def store_send_error(self, alert: UnsentAlert, reason: str) -> None:
-        """Store why an alert wasn't accepted. It stays, and is sent at the next check."""
+        """Store the reason why an alert wasn't accepted. The alert stays, and the next check sends it again."""
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             store.execute(STORE_SEND_ERROR, (reason, alert.number))
 
     def read_active_alerts(self) -> list[ActiveAlert]:
-        """Return the active alerts, the oldest first."""
+        """Return the active alerts, oldest first."""
         with open_existing_database(self._path, ALERT_SCHEMA) as store:
             return [ActiveAlert(*row) for row in store.fetch_rows(SELECT_ACTIVE)] if store else []
 
     def sending_lock(self) -> FileLock:
-        """Return the lock that a sender holds, so that two processes don't send the same; BusyError at once."""
+        """Return the lock that a process holds while it sends, so that no alert is sent twice.
+
+        If another process holds it, the lock raises BusyError at once.
+        """
         return FileLock(self._path.parent / "locks" / "alerts.sending.lock", purpose="sends alerts")
 
 
@@ -202,7 +207,7 @@ def _apply_result(
 def _next_state(
     rule_result: RuleResult, active_alert: ActiveAlert | None, known_alerts: Collection[ActiveAlert] | None
 ) -> AlertState | None:
-    """Return the state to report; None if there is nothing to report."""
+    """Return the state that an alert has to report; None if no alert is needed."""
     if rule_result.sentence is None:
         return AlertState.RECOVERED if active_alert and (known_alerts is None or active_alert in known_alerts) else None
     if active_alert is None:

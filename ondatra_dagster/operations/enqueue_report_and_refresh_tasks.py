@@ -15,7 +15,7 @@ EnqueueChanges = Callable[[], int | None]  # returns the number of new versions
 
 
 def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
-    """Enqueue the new table changes of these syncs."""
+    """Enqueue the new table changes of the given syncs, and return the task's result."""
     versions, problems, is_successful = {}, [], True
     for sync_id, enqueue_changes in syncs.items():
         try:
@@ -45,9 +45,9 @@ def report_dead_letters(
     lost_syncs: Collection[str] = (),
     now: float,
 ) -> TaskResult:
-    """Report how many dead letters each sync has, and how old the oldest is. Nothing is deleted.
+    """Report how many dead letters each sync has, and the age of the oldest one. Nothing is deleted.
 
-    For a sync whose queue can't be read or is lost, the number is unknown.
+    If a sync's queue can't be read or is lost, the number of its dead letters is unknown.
     """
     dead_letters_by_sync = {
         sync_id: (queue.dead_units, int((now - (queue.dead_since or now)) / DAY_SECONDS))
@@ -84,7 +84,7 @@ FACT_TABLE_TASK = "fact_tables"
 
 
 def refresh_fact_tables(tracking: RecordStore, syncs: Collection[Sync]) -> TaskResult:
-    """Write the fact tables again."""
+    """Write the project's rows of the fact tables again, and return the task's result."""
     facts = build_fact_tables(sync.endpoints for sync in syncs)
     tracking.write_fact_tables(facts)
     return TaskResult(

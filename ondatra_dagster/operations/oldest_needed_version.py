@@ -1,7 +1,7 @@
 """The oldest version of a table that a sync or an incremental model still reads.
 
-A sync needs all changes after its watermark: the one in its queue, and the one in its snapshot, from which it
-continues when the queue is lost. A model that compares with its earlier results needs the input versions of these
+A sync needs all changes after two watermarks: the one in its queue, and the one in its snapshot. A lost queue
+is rebuilt from this snapshot. A model that compares with its earlier results needs the input versions of these
 results.
 """
 
@@ -18,11 +18,11 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.sync.sync_definition import Sync
 
-ReadQueueState = Callable[[str], QueueStatus | None]  # sync id → its queue
+ReadQueueState = Callable[[str], QueueStatus | None]  # sync id → status of the sync's queue
 
 
 class OldestNeededVersions:
-    """The oldest needed versions of one project's tables."""
+    """The oldest versions of one project's tables that are still needed."""
 
     def __init__(
         self,
@@ -39,18 +39,21 @@ class OldestNeededVersions:
         self._tables = tables
 
     def oldest_for_model(self, model: Model, table: TableState) -> int:
-        """Return the oldest version of the model's table that is still needed, at most the current one."""
+        """Return the oldest version of the model's table that is still needed; it is at most the current version."""
         watermarks = [
             position.watermark for position in self._sync_positions(model) if position.table_id == table.table_id
         ]
         return min([table.version, *watermarks, *self._versions_of_readers(model, table)])
 
     def oldest_for_invalid_rows(self, model: Model, table: TableState) -> int:
-        """Return the same for the model's invalid rows. A sync that never read them begins with those that are left."""
+        """Return the oldest version of the model's table of invalid rows that is still needed.
+
+        A sync that has never read invalid rows begins with the rows that are left.
+        """
         return min([table.version, *(position.invalid_watermark for position in self._sync_positions(model))])
 
     def _sync_positions(self, model: Model) -> Iterator[QueueStatus | QueueSnapshot]:
-        """Yield the sync's position in its queue, and in its newest snapshot."""
+        """Yield the position of the model's sync in its queue, and its position in the newest snapshot."""
         sync = self._syncs.get(model.id)
         if sync is None:
             return
@@ -59,7 +62,7 @@ class OldestNeededVersions:
                 yield position
 
     def _versions_of_readers(self, model: Model, table: TableState) -> Iterator[int]:
-        """Yield the versions that models which read this one need again."""
+        """Yield the versions of this model's table that models which read it will read again."""
         for reader in self._project.models.values():
             if model.id in {model_input.model for model_input in reader.inputs if isinstance(model_input, ModelInput)}:
                 yield from self._versions_of_reader(reader, model, table)

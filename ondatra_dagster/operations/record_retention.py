@@ -1,8 +1,8 @@
 """The maintenance task that deletes records older than the retention period.
 
-It keeps records that aren't in the sync log yet, the newest run, the newest snapshot, and the records of later runs,
-from which a lost queue is rebuilt. It keeps a short form of the data that a resync needs from deleted runs. Unfinished
-files of killed processes are always deleted.
+It keeps records that aren't in the sync log yet, the newest run, the newest snapshot, and the records of later
+runs. A lost queue is rebuilt from this snapshot and these records. The task keeps a short form of the data that
+a resync needs from deleted runs. It always deletes unfinished files of killed processes.
 """
 
 import itertools
@@ -28,7 +28,7 @@ ABANDONED_AFTER = timedelta(days=1)  # after this time without a write, the file
 def prune_records(
     tracking: RecordStore, log: SyncLogAppender, syncs: Mapping[str, Sync], *, days: int | None, now: datetime
 ) -> TaskResult:
-    """Delete the runs that began more than `days` days ago; none if `days` is None."""
+    """Delete the records of runs that began more than `days` days ago; if `days` is None, delete none."""
     pruner = _RecordPruner(tracking, now)
     if days is not None:
         position, cutoff = log.position(), now - timedelta(days=days)
@@ -55,7 +55,7 @@ def prune_records(
 
 
 class _RecordPruner:
-    """A pass over the syncs, which counts the deleted runs and bytes."""
+    """A pass over all syncs, which deletes old runs and counts the deleted runs and bytes."""
 
     def __init__(self, tracking: RecordStore, now: datetime) -> None:
         self._tracking = tracking
@@ -80,9 +80,9 @@ class _RecordPruner:
             self.busy_syncs.append(sync_id)
 
     def _removable_runs(self, sync_id: str, position: SyncLogPosition, cutoff: datetime) -> list[str]:
-        """Return the oldest runs, up to the first one that has to be kept."""
+        """Return the runs that may be deleted: the oldest ones, up to the first run that must be kept."""
         snapshot_runs = self._tracking.list_snapshot_runs(sync_id)
-        if not snapshot_runs:  # only the records show what the API holds
+        if not snapshot_runs:  # without a snapshot, only the records show what the API has
             return []
         runs = [run_id for run_id in self._tracking.list_runs(sync_id) if parse_start_time(run_id)]
         start_times = self._start_times(sync_id, runs)
@@ -91,7 +91,7 @@ class _RecordPruner:
         return list(itertools.takewhile(lambda run_id: self._is_removable(sync_id, run_id, position), old_runs))
 
     def _start_times(self, sync_id: str, runs: Sequence[str]) -> Mapping[str, datetime]:
-        """Return the start of each run: at or before the starts of later runs, even if the clock was wrong."""
+        """Return the start of each run. No start is later than that of a later run, even if the clock was wrong."""
         start_times: dict[str, datetime] = {}
         start_time = self._now
         for run_id in reversed(runs):
@@ -100,9 +100,10 @@ class _RecordPruner:
         return start_times
 
     def _recorded_start(self, sync_id: str, run_id: str) -> datetime:
-        """Return a run's start by its id, or by its metadata if the id's time is in the future.
+        """Return the start of a run from its id, or from its metadata if the time in the id is in the future.
 
-        After an id in the future, later ids are in the future, too.
+        A run id always sorts after earlier run ids. So after one id in the future, all later ids are in the
+        future, too.
         """
         start_time = parse_start_time(run_id) or self._now
         if not is_from_future(start_time.timestamp(), self._now.timestamp()):

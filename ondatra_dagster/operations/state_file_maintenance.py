@@ -1,6 +1,6 @@
-"""The maintenance tasks that check and compact the SQLite files in .ondatra, and limit the logs.
+"""The maintenance tasks that check and compact the SQLite files in .ondatra, and rotate long logs.
 
-A SQLite file that another process holds is skipped.
+A SQLite file that another process has locked is skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,13 +17,13 @@ from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import check_integrity, compact_database
 
 STATE_FILE_TASK, LOG_TASK = "state_files", "logs"
-LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # these files have their lock in the same folder; the other locks are in locks/
+LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # the lock of these files is in the same folder; other locks are in locks/
 MAX_LOG_BYTES = 10_000_000
 
 
 class StateFile(NamedTuple):
     path: Path
-    lock: Path  # a process that writes the file holds it
+    lock: Path  # the lock file; a process that writes the SQLite file holds the lock
     damage_advice: str = RESTORE_FROM_BACKUP
 
 
@@ -38,10 +38,10 @@ def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[State
 
 
 def compact_files(files: Iterable[StateFile]) -> TaskResult:
-    """Check the files, empty their write-ahead logs, and free the space that they no longer use.
+    """Check the SQLite files, empty their write-ahead logs, and free unused space in them.
 
-    A file that fails doesn't stop the others. A damaged file isn't changed. Its indexes aren't rebuilt: an index that
-    disagrees with its table doesn't show which of the two is damaged.
+    A file that fails doesn't stop the others. A damaged file isn't changed. Its indexes aren't rebuilt,
+    because a difference between an index and its table doesn't show which of the two is damaged.
     """
     freed_bytes, file_count, busy_files, error_texts = 0, 0, [], []
     for file in files:
@@ -65,7 +65,10 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
 
 
 def rotate_logs(folder: Path) -> TaskResult:
-    """Start a new log where one has become long. The old log is kept as NAME.1, until the next one replaces it."""
+    """Rename each log that has become long, so that a new log begins.
+
+    The old log is kept as NAME.1 until the next rotation replaces it.
+    """
     freed_bytes, rotated_logs = 0, []
     for log in sorted(folder.glob("*.log")):
         with explain_file_errors(log):

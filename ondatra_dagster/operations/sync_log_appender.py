@@ -1,7 +1,7 @@
 """The appender of the table `ondatra.sync_log`, which has each published record once as a row.
 
-The log's position is in its own commits. So the commits of a crashed run show what it has appended, and the next run
-continues from there. Spark isn't needed to find out whether records are missing.
+Each commit of this table contains the log's position. So the commits of a crashed run show which records it has
+appended, and the next run continues from there. Spark isn't needed to find out whether records are missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,17 +29,17 @@ SYNC_LOG_TASK = "sync_log"
 
 
 class LogTable(Protocol):
-    """The Delta table of the sync log, which one process at a time writes."""
+    """The Delta table of the sync log. One process at a time writes the table."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the table's lock; BusyError names the process that has it."""
+        """Hold the table's lock; raise BusyError with the name of the process that holds it."""
 
     def append(self, rows: SyncLogRows, *, note: str, number: int) -> None:
-        """Append the rows in one commit with this note; do nothing if the commit of this number exists."""
+        """Append the rows in one commit with this note; do nothing if a commit with this number exists."""
 
 
 class SyncLogAppender:
-    """The appender of one project's log."""
+    """The appender of one project's sync log."""
 
     def __init__(self, settings: Settings, tracking: RecordStore, *, commit_bytes: int = COMMIT_BYTES) -> None:
         self._address = table_path(settings, SYNC_LOG_TABLE)
@@ -47,7 +47,7 @@ class SyncLogAppender:
         self._commit_bytes = commit_bytes
 
     def append(self, table: LogTable) -> int:
-        """Append all published records that are missing; return how many they were."""
+        """Append all published records that the log doesn't have yet; return the number of appended records."""
         appended_count = 0
         with table.lock():
             position = self.position()
@@ -59,7 +59,7 @@ class SyncLogAppender:
         return appended_count
 
     def append_missing(self, open_table: Callable[[], LogTable]) -> TaskResult:
-        """Do the same as a maintenance task. If no record is missing, the table isn't opened."""
+        """Append the missing records as a maintenance task. If no record is missing, the table isn't opened."""
         has_missing_records = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
         appended_count = self.append(open_table()) if has_missing_records else 0
         return TaskResult(
@@ -69,7 +69,7 @@ class SyncLogAppender:
         )
 
     def position(self) -> SyncLogPosition:
-        """Return the position in the newest commit of this appender; commits of other programs have none."""
+        """Return the position in the newest commit that has one; commits of other programs don't have a position."""
         for note in read_commit_user_metadata(self._address):
             if position := SyncLogPosition.load(note):
                 return position
@@ -82,7 +82,7 @@ class SyncLogAppender:
 
 
 def is_logged(log: SyncLogAppender, sync_id: str) -> bool:
-    """Return whether the log has deliveries of the sync; True also when that is unknown."""
+    """Return whether the sync log has records of the sync; True if that is unknown."""
     try:
         return bool(log.position().first_open_run(sync_id))
     except WarehouseError:
@@ -90,7 +90,7 @@ def is_logged(log: SyncLogAppender, sync_id: str) -> bool:
 
 
 def group_into_commits(pieces: Iterable[RecordRowGroup], most_bytes: int) -> Iterator[list[RecordRowGroup]]:
-    """Yield lists of row groups that fit in memory together."""
+    """Yield lists of row groups that fit in memory together; each list is appended in one commit."""
     row_groups: list[RecordRowGroup] = []
     byte_count = 0
     for row_group in pieces:

@@ -1,7 +1,8 @@
 """The maintenance task for Delta tables: OPTIMIZE, VACUUM, and the removal of old commits.
 
-Data that is still read stays, however old; oldest_needed_version decides which data that is. The Delta logs show
-whether work pays off. Spark starts only if it does, and one table after the other is locked.
+Data that is still read stays, however old; the module oldest_needed_version decides which data that is. The
+Delta logs show whether work on a table pays off. Spark starts only if it does, and only one table at a time is
+locked.
 """
 
 import collections
@@ -34,19 +35,25 @@ COUNT_NAMES = ("restored", "small_files", "became", "files", "bytes", "log_files
 
 
 class MaintainableTable(Protocol):
-    """A table of the warehouse, as maintenance uses it."""
+    """A table of the warehouse with the methods that maintenance calls."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other processes from writing the table; BusyError names the process that holds it."""
+        """Hold the table's lock, so that no other process writes the table.
+
+        Raise BusyError with the name of the process that holds the lock.
+        """
 
     def restore_retention(self) -> None:
-        """Restore the retention that an interrupted VACUUM has lowered."""
+        """Restore the table's retention setting, which an interrupted VACUUM has left lowered."""
 
     def optimize(self, *, small_bytes: int) -> None:
         """Combine small files into larger ones."""
 
     def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
-        """Remove files that commits up to `upto` removed from the table before `since`; return whether it was done."""
+        """Delete files that commits up to `upto` removed from the table before `since`.
+
+        Return False if the VACUUM was skipped.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +61,9 @@ class ManagedTable:
     """A table that maintenance covers."""
 
     name: str
-    lock_name: str  # the name under which its writers lock it
+    lock_name: str  # the name under which writers lock the table
     address: StorageAddress
-    # the oldest version from which a sync or a model still reads; -1: all
+    # returns the oldest version from which a sync or a model still reads; -1: all versions
     oldest_needed_version: Callable[[TableState], int]
 
 
@@ -70,7 +77,7 @@ class Thresholds:
     small_files: int = 20  # with this many superfluous files, reading is slow
     files: int = 10  # a VACUUM takes seconds, and pays off for so many files, or for so many bytes
     size: int = 64_000_000
-    log_files: int = 20  # two for each commit
+    log_files: int = 20  # files of old commits; a commit has two
 
 
 DEFAULT_THRESHOLDS = Thresholds()
@@ -78,7 +85,7 @@ DEFAULT_THRESHOLDS = Thresholds()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableTasks:
-    """The tasks that pay off for one table."""
+    """The maintenance tasks that pay off for one table now."""
 
     state: TableState
     removable: RemovableHistory
@@ -93,7 +100,7 @@ class TableTasks:
 
 
 class TableMaintenance:
-    """A round of maintenance over the tables."""
+    """A round of maintenance over all tables."""
 
     def __init__(
         self,
@@ -113,7 +120,7 @@ class TableMaintenance:
         self._errors: list[str] = []
 
     def maintain_tables(self, tables: Iterable[ManagedTable]) -> TaskResult:
-        """Maintain each table. A table that is locked or fails doesn't stop the others."""
+        """Maintain each table, and return the task's result. A locked or failing table doesn't stop the others."""
         for table in tables:
             try:
                 self._maintain_table(table)
@@ -191,7 +198,7 @@ class TableMaintenance:
 
 
 def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
-    """Return a sentence for each kind of work that was done."""
+    """Return a sentence for each kind of work that the round has done."""
     counted_sentences = (
         (tables, f"{format_count(tables, 'table')} looked after"),
         (total["small_files"], f"{format_count(total['small_files'], 'small file')} put into {total['became']}"),
@@ -204,7 +211,10 @@ def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
 
 
 def count_superfluous_files(address: StorageAddress) -> int:
-    """Return how many files an OPTIMIZE would save: it combines a partition's small files into one."""
+    """Return how many files fewer a table would have after an OPTIMIZE.
+
+    An OPTIMIZE combines the small files of a partition into one file.
+    """
     try:
         table_snapshot = read_table_snapshot(address)
     except UnsupportedTableError:

@@ -1,4 +1,4 @@
-"""The Dagster asset checks of models and syncs. Their results are decided in sync and app."""
+"""The Dagster asset checks of models and syncs. The packages `sync` and `app` decide their results."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -30,7 +30,7 @@ WORD_DESCRIPTIONS = {
 
 
 def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
-    """Return the specs of a model's checks: those in its header, and the check of its invalid rows if it has one."""
+    """Return the specs of a model's checks: the checks in its header, and the check of its invalid rows if any."""
     key = model_key(model)
     specs = [
         dg.AssetCheckSpec(
@@ -49,7 +49,7 @@ def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
 
 
 def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
-    """Return a sync's checks. Each can be run alone, and then reads the current queue."""
+    """Return the asset checks of a sync. Each check can be run alone, and then judges the current queue."""
     key = sync_key(sync.model)
     specs = [dg.AssetCheckSpec(name, asset=key, description=CHECK_DESCRIPTIONS[name]) for name in SYNC_CHECKS]
 
@@ -67,9 +67,9 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
 
 
 def build_check_report(report_type: type[CheckReport], key: dg.AssetKey, verdict: SyncCheckResult) -> CheckReport:
-    """Return the verdict as a result for a check step, or as an evaluation for a step that fails.
+    """Return a verdict as a check result, or as a check evaluation for a step that fails.
 
-    For the latter, results would be too late: Dagster reads them when the step has ended.
+    For a failing step, a result would be too late, because Dagster reads results when the step has ended.
     """
     counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
     samples = {"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {}
@@ -86,5 +86,5 @@ def build_check_report(report_type: type[CheckReport], key: dg.AssetKey, verdict
 def build_check_reports(
     report_type: type[CheckReport], key: dg.AssetKey, verdicts: Iterable[SyncCheckResult]
 ) -> list[CheckReport]:
-    """Return the verdicts as build_check_report() does."""
+    """Return a report for each verdict; see build_check_report()."""
     return [build_check_report(report_type, key, check_result) for check_result in verdicts]

@@ -1,4 +1,4 @@
-"""The Dagster asset keys of models and syncs, and op names that can't collide."""
+"""The Dagster asset keys of models, syncs and sources, and op names that can't collide."""
 
 import hashlib
 import re
@@ -15,12 +15,12 @@ def model_key(model: Model) -> dg.AssetKey:
 
 
 def source_key(source: SourceInput) -> dg.AssetKey:
-    """Return the key of a source table, which another program writes: crm.deals is crm/deals."""
+    """Return the key of a source table, which another program writes, such as crm/deals for crm.deals."""
     return dg.AssetKey(_valid_parts([source.source, source.table]))
 
 
 def file_key(file_input: FileInput) -> dg.AssetKey:
-    """Return the key of a file or of a pattern of files, for any read options: csv/data/customers.csv."""
+    """Return the key of a file or a file pattern, such as csv/data/customers.csv. Read options don't change the key."""
     return dg.AssetKey(
         _valid_parts([file_input.format, *(part for part in file_input.path.split("/") if part not in ("", "."))])
     )
@@ -32,7 +32,7 @@ def sync_key(model: Model) -> dg.AssetKey:
 
 
 def op_name(key: dg.AssetKey, suffix: str = "") -> str:
-    """Return a name for the asset's op: a__b, with a digest where another key could give the same name."""
+    """Return the name of the asset's op, such as a__b. If another key could give this name, a digest is added."""
     name = "__".join(key.path)
     if any("__" in part or part.startswith("_") or part.endswith("_") for part in key.path):
         name = f"{name}__{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}"
@@ -40,7 +40,10 @@ def op_name(key: dg.AssetKey, suffix: str = "") -> str:
 
 
 def _valid_parts(parts: list[str]) -> list[str]:
-    """Return the parts of a key in characters that Dagster accepts in names; a digest keeps keys different."""
+    """Return the parts of a key with only characters that Dagster accepts.
+
+    If characters were replaced, a digest keeps different keys distinct.
+    """
     valid_parts = [INVALID_CHARACTERS.sub("_", name_part) for name_part in parts]
     if valid_parts == parts:
         return parts

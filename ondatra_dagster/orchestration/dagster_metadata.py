@@ -1,4 +1,4 @@
-"""The metadata of models and syncs on Dagster's pages. It contains no payloads and no secrets."""
+"""The metadata of models and syncs on Dagster's pages. The metadata contains no payloads and no secrets."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ Metadata = dict[str, dg.MetadataValue]
 
 
 def spec_metadata(model: Model, table: str) -> Metadata:
-    """Return the metadata of a model before it runs; `table` is the address of its table."""
+    """Return a model's metadata that is known before a run; `table` is the address of the model's table."""
     return {
         "dagster/table_name": dg.MetadataValue.text(model.name),
         "dagster/uri": dg.MetadataValue.text(table),
@@ -32,13 +32,13 @@ def spec_metadata(model: Model, table: str) -> Metadata:
 
 
 def code_reference(path: Path, label: str) -> dg.CodeReferencesMetadataValue:
-    """Return a link to the first line of a file."""
+    """Return metadata that links to the first line of a file."""
     reference = dg.LocalFileCodeReference(file_path=str(path), line_number=1, label=label)
     return dg.CodeReferencesMetadataValue(code_references=[reference])
 
 
 def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metadata:
-    """Return the metadata of a model's result, with the lineage of its columns."""
+    """Return the metadata of a model's result in a run, with the lineage of its columns."""
     numbers = {
         "dagster/row_count": result.rows,
         "version": result.version,
@@ -61,7 +61,7 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
 
 
 def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
-    """Return the metadata of a sync's result, with the location of its records."""
+    """Return the metadata of a sync's result in a run, with the places of its records."""
     summary = result.summary
     metadata: Metadata = {"counts": counts_table(summary)}
     metadata |= _trigger_metadata(summary)
@@ -89,7 +89,7 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
 
 
 def _trigger_metadata(summary: RunSummary) -> Metadata:
-    """Return which sync run it was, and why it happened."""
+    """Return the metadata about a sync run's id, trigger, mode and duration; empty if no run was needed."""
     if summary.run_id is None or summary.cause is None:
         return {}
     trigger, mode, reason = summary.cause
@@ -102,7 +102,7 @@ def _trigger_metadata(summary: RunSummary) -> Metadata:
 
 
 def forecast_metadata(forecast: DryRunResult) -> Metadata:
-    """Return the metadata of a dry run: its counts, and some keys with the columns that change."""
+    """Return the metadata of a dry run: its counts, and sample keys with the columns that would change."""
     metadata: Metadata = {
         name.replace("_", " "): dg.MetadataValue.int(number)
         for name, number in forecast.counts.items()
@@ -119,7 +119,7 @@ def forecast_metadata(forecast: DryRunResult) -> Metadata:
 
 
 def counts_table(summary: RunSummary) -> dg.MetadataValue:
-    """Return the table of row counts by outcome, as far as they are known."""
+    """Return a table of unit counts by outcome and operation; unknown outcomes are left out."""
     cells = summary.grid.cells
     return _table(
         [
@@ -131,7 +131,7 @@ def counts_table(summary: RunSummary) -> dg.MetadataValue:
 
 
 def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
-    """Return the first samples as a table."""
+    """Return the first samples as a table, with a row for each sample."""
     rows = [
         {name: value if isinstance(value, int | float) else str(value) for name, value in sample.items()}
         for sample in samples
@@ -141,14 +141,14 @@ def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
 
 def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # Dagster's own schema is sorted by name
+    schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # without it, Dagster sorts the columns by name
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows], schema=schema)
 
 
 def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLineage:
-    """Return the lineage of the columns whose sources are known.
+    """Return the lineage of the model's columns whose sources are known.
 
-    Dagster can't show unknown sources, so the other columns are left out.
+    Other columns are left out, because Dagster can't show unknown sources.
     """
     models = workspace.project.models
     sources = source_keys_by_name(models.values())
@@ -156,7 +156,7 @@ def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLi
         {
             column.name: [
                 dg.TableColumnDep(asset_key=key, column_name=name)
-                # a file that is read in two ways is one asset
+                # a file that is read with different options is one asset
                 for key, name in dict.fromkeys(
                     (_input_key(origin.input, models, sources), origin.column) for origin in column.origins
                 )

@@ -38,8 +38,9 @@ log = logging.getLogger(__name__)
 def build_definitions(root: Path, *, with_executor: bool = True, with_sources: bool = True) -> dg.Definitions:
     """Return the definitions of the project at `root`; raise ProjectError with all errors in its files.
 
-    To merge them with your own definitions: leave the executor out if yours have one, which must keep a run in one
-    process. Leave the sources out if an asset of yours produces one of them.
+    The flags are for merging with your own definitions. Set `with_executor` to False if yours have an
+    executor, which must keep a run in one process. Set `with_sources` to False if one of your assets produces
+    a source that models read.
     """
     workspace = load_workspace(root)
     for warning in workspace.warnings:
@@ -55,7 +56,7 @@ def definitions_of(
     with_sources: bool = True,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
-    """Return the definitions of a loaded project."""
+    """Return the definitions of a project that is already loaded."""
     models, syncs = workspace.project.models.values(), workspace.syncs.values()
     keys = {**source_keys_by_name(models), **{model.id: model_key(model) for model in models}}
     settings = workspace.settings

@@ -1,6 +1,6 @@
 """The Dagster run that `ondatra run` starts in its own process, for the models and syncs that have work.
 
-It is in the project's Dagster instance, so Dagster's page shows the same history.
+The run is stored in the project's Dagster instance, so Dagster's page shows it in its history.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ from ondatra_dagster.storage.file_errors import disk_error, explain_file_errors,
 from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
 
 LOGGER_KEY = "file"
-STORAGE_ERROR = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # in the text of SQLAlchemy's errors
-EXPLAINED_ERROR = dg.Failure.__name__  # the run service has reported it
+STORAGE_ERROR = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # the SQLite message in the text of SQLAlchemy's errors
+EXPLAINED_ERROR = dg.Failure.__name__  # the class of errors that the run service has already reported
 INTERRUPTION_ERRORS = (dg.DagsterExecutionInterruptedError.__name__, InterruptedRunError.__name__)
-WAIT_LOGGER = "ondatra_dagster.warehouse.spark.table_locks"  # its only warning is that it waits
+WAIT_LOGGER = "ondatra_dagster.warehouse.spark.table_locks"  # its only warning: a step waits for a lock
 OWN_LOGGERS = ("ondatra_dagster", "ondatra.dagster")  # loggers that log at level INFO
 
 
@@ -59,8 +59,8 @@ def run_plan(
 ) -> DagsterRunResult:
     """Run the steps of the plan that have work; each model and sync reports its progress to the run service.
 
-    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes. With `is_new_state`, syncs
-    whose state is lost begin as in their first run.
+    The syncs whose ids are in `allow_deletes` may remove more than their @max_deletes. With `is_new_state`,
+    syncs whose state is lost begin as in their first run.
     """
     keys = [
         *(model_key(step.model) for step in plan.models if step.will_run),
@@ -102,13 +102,13 @@ def run_plan(
 
 @dg.logger({})
 def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
-    """Return the logger for Dagster's own messages, of which there are many."""
+    """Return the logger for Dagster's own messages, which are written to the log file because there are many."""
     return logging.getLogger(OWN_LOGGERS[1])
 
 
 @contextlib.contextmanager
 def log_to_folder(folder: Path) -> Iterator[None]:
-    """Write logs and warnings to a file: the screen is for results."""
+    """Write logs and warnings to a file in the folder, because the screen is for results."""
     with explain_file_errors(folder):
         make_private_folder(folder)
     handler = _LogFileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
@@ -128,7 +128,7 @@ def log_to_folder(folder: Path) -> Iterator[None]:
 
 
 class _LogFileHandler(logging.FileHandler):
-    """A log file that only its owner can read. On a full or read-only disk it loses lines, and the run continues."""
+    """A log file that only its owner can read. On a full or read-only disk, lines are lost and the run continues."""
 
     def _open(self) -> io.TextIOWrapper:
         return cast("io.TextIOWrapper", open_private_file(self.baseFilename, self.mode, self.encoding))
@@ -144,7 +144,7 @@ class _LogFileHandler(logging.FileHandler):
 
 @contextlib.contextmanager
 def report_waits(on_message: Callable[[str], None]) -> Iterator[None]:
-    """Report to the user when a step waits for another process to unlock a table."""
+    """Report to the user when a step waits for a table that another process has locked."""
     handler = _WaitLogHandler(on_message)
     logger = logging.getLogger(WAIT_LOGGER)
     logger.addHandler(handler)
@@ -171,7 +171,7 @@ def _is_failed_check(event: dg.DagsterEvent) -> bool:
 
 
 def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
-    """Yield the class and the text of each error that ended a step, or the run outside of its steps."""
+    """Yield the class and the text of each error that ended a step, or that ended the run outside of its steps."""
     for event in result.all_events:
         if event.is_step_failure and (error := event.step_failure_data.error):
             yield error.cls_name or "", f"{event.step_key}: {error.message.strip()}"
@@ -180,19 +180,19 @@ def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]
 
 
 def _readable_error(text: str, settings: Settings) -> str:
-    """Return the text of an error; for an error of Dagster's storage, a sentence without its SQL."""
+    """Return the text of an error. For an error of Dagster's storage, return a sentence without SQL."""
     match = STORAGE_ERROR.search(text)
     return str(storage_error(match[1], storage_folder(settings), IF_DAMAGED)) if match else text
 
 
-# the output of steps goes to the user's terminal, not through Dagster's files and processes
+# the output of steps goes to the user's terminal, and not to Dagster's log files
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 IF_DAMAGED = "move it away: Dagster's own history starts again, and tables and queues stay"
 
 
 @contextlib.contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """Open the instance of DAGSTER_HOME if that is set, otherwise the one of the project's dagster.yaml."""
+    """Open the Dagster instance in DAGSTER_HOME if that variable is set, otherwise the project's own instance."""
     dagster_home = settings.secret("DAGSTER_HOME")
     folder = Path(dagster_home) if dagster_home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
@@ -202,7 +202,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
         storage.mkdir(mode=0o700, parents=True, exist_ok=True)
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:
-        overrides["telemetry"] = {"enabled": False}  # a dagster.yaml can enable it
+        overrides["telemetry"] = {"enabled": False}  # a dagster.yaml can enable telemetry
     # paths in the project's dagster.yaml are relative to its folder, as for `dg dev`, which is started there
     with _explain_storage_errors(storage), contextlib.chdir(folder):
         ref = InstanceRef.from_dir(str(storage), config_dir=str(folder), overrides=overrides)
@@ -211,7 +211,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
 
 
 def storage_folder(settings: Settings) -> Path:
-    """Return the folder of Dagster's storage, unless dagster.yaml names another one."""
+    """Return the folder of Dagster's storage, unless a dagster.yaml names another folder."""
     dagster_home = settings.secret("DAGSTER_HOME")
     if dagster_home:
         return Path(dagster_home)

@@ -1,7 +1,7 @@
 """The IO managers, one for each model kind, which write a computed model to its table.
 
-The kinds' writes are in warehouse/kinds. Models find their inputs by name, pinned to versions, so an IO manager
-never loads anything.
+The package warehouse/kinds has the writes of each kind. An IO manager never loads inputs, because a model's
+query reads its inputs by name, pinned to versions.
 """
 
 from collections.abc import Iterator
@@ -25,16 +25,16 @@ def io_manager_key(kind: Kind) -> str:
 
 
 class KindIOManager(dg.IOManager):
-    """An IO manager that writes models of one kind and reports the result."""
+    """An IO manager that writes the models of one kind and reports each result."""
 
     def __init__(self, engine: RunService) -> None:
         self._run_service = engine
 
-    # a generator: Dagster accepts its events, but declares that the method returns nothing
+    # this method is a generator: Dagster accepts its events, but declares that the method returns nothing
     def handle_output(  # type: ignore[override]
         self, context: dg.OutputContext, obj: ComputedModel
     ) -> Iterator[dg.DagsterEvent]:
-        """Write the computed rows to the model's table. If failed checks prevent that, report them first."""
+        """Write the computed rows to the model's table. If failed checks prevent the write, report the checks first."""
         model = obj.step.model
         with raise_dagster_failure(self._run_service, model.name, SubjectType.MODEL):
             try:
@@ -49,21 +49,21 @@ class KindIOManager(dg.IOManager):
             context.add_output_metadata(dagster_metadata.model_metadata(result, lineage))
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Raise NotImplementedError: no code calls this."""
+        """Raise NotImplementedError, because no code calls this method."""
         raise NotImplementedError("models read tables by their names, not through an IO manager")
 
 
 def _check_evaluation_event(context: dg.OutputContext, verdict: SyncCheckResult) -> dg.DagsterEvent:
-    """Return a check's result as an event of the step that writes the asset.
+    """Return a model's check result as an event of the step that writes the model.
 
-    No other code uses this partly private API.
+    Only this function uses Dagster's partly private API for such events.
     """
     evaluation = build_check_report(dg.AssetCheckEvaluation, context.asset_key, verdict)
     return dg.DagsterEvent.asset_check_evaluation(context.step_context, evaluation)
 
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:
-    """Set Dagster's data version of an asset while it is written. No other code uses this partly private API."""
+    """Set Dagster's data version of an asset during its write. Only this function uses this partly private API."""
     context.step_context.set_data_version(context.asset_key, dg.DataVersion(version))
 
 

@@ -1,8 +1,9 @@
 """The assets of models and of syncs. A sync's asset is push/<model path>: a model's rows at their destination.
 
-A model's asset plans again when it is executed, because this run may have changed its inputs. A dry run ends with
-observations: it creates nothing, so nothing is materialized or checked. Sensors, automation conditions and asset pages
-use materializations, data versions and check results, and a dry run emits none of them.
+A model's asset plans again when it is executed, because this run may have changed its inputs. A dry run changes
+no table, so Dagster stores observations, and no materializations or check results. Sensors, automation
+conditions and asset pages use materializations, data versions and check results, so a dry run doesn't affect
+them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ DryRunEvent: TypeAlias = dg.AssetObservation | dg.MaterializeResult[None] | dg.O
 def observe_dry_run(
     context: dg.AssetExecutionContext, key: dg.AssetKey, metadata: dagster_metadata.Metadata
 ) -> Iterator[DryRunEvent]:
-    """Yield the end of a step in a dry run: an observation with the results, and outputs for later steps."""
+    """Yield the last events of a step in a dry run: an observation with the results, and outputs for later steps."""
     if context.run.tags.get(DEFER_EVENTS_TAG) != "true":
         raise dg.Failure(f"Dagster would take this for a real run; add the tag {DEFER_EVENTS_TAG}=true")
     yield dg.AssetObservation(key, metadata={"dry run": dg.MetadataValue.bool(True), **metadata})
@@ -45,11 +46,14 @@ def observe_dry_run(
         yield dg.Output(None, output_name=name)
 
 
-CODE_VERSION_CHARACTERS = 16  # characters of a digest that distinguish definitions
+CODE_VERSION_CHARACTERS = 16  # the first characters of a digest, which distinguish definitions
 
 
 def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetsDefinition:
-    """Return the asset of a model; `spellings` has the key of each model by id, and of each source table by name."""
+    """Return the asset of a model.
+
+    `spellings` has the asset key of each model by its id, and of each source table by its name.
+    """
     key = model_key(model)
 
     @dg.multi_asset(
@@ -65,7 +69,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
                 return
             if step.will_run:
                 computed_result = ondatra.compute(step, run_id=context.run.run_id)
-                yield dg.MaterializeResult(asset_key=key, value=computed_result)  # its IO manager writes it
+                yield dg.MaterializeResult(asset_key=key, value=computed_result)  # the IO manager writes the value
             else:
                 yield _unchanged_result(key, ondatra, ondatra.report_unchanged(step))
             yield from build_check_reports(dg.AssetCheckResult, key, ondatra.model_verdicts(model))
@@ -74,13 +78,13 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
 
 
 def _unchanged_result(key: dg.AssetKey, engine: RunService, result: ModelResult) -> dg.MaterializeResult[None]:
-    """Return a materialization with the asset's earlier data version, so that assets below see no change."""
+    """Return a materialization with the asset's earlier data version, so that downstream assets see no change."""
     version = dg.DataVersion(result.table_version)
     return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, result))
 
 
 def _dry_run_result(context: dg.AssetExecutionContext, engine: RunService, step: ModelStep) -> ModelResult:
-    """Return the model's result in a dry run, which writes to a clone and not through an IO manager."""
+    """Return the model's result in a dry run, which writes to a clone without an IO manager."""
     if not step.will_run:
         return engine.report_unchanged(step)
     return engine.write(engine.compute(step, run_id=context.run.run_id))
@@ -97,7 +101,7 @@ def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.
     ]
     return dg.AssetSpec(
         model_key(model),
-        deps=list(dict.fromkeys(dependencies)),  # a file may be read in two ways
+        deps=list(dict.fromkeys(dependencies)),  # a file may be read with different options
         group_name=model.key_path[0],
         kinds={"spark", "delta", model.kind.name},
         owners=list(model.owners),
@@ -109,7 +113,7 @@ def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.
 
 
 def sync_asset(sync: Sync) -> dg.AssetsDefinition:
-    """Return the asset that a run of the sync materializes."""
+    """Return the asset of a sync, which a run of the sync materializes."""
     key = sync_key(sync.model)
 
     @dg.multi_asset(name=op_name(key), specs=[_sync_spec(sync)], pool=POOL)

@@ -1,6 +1,6 @@
-"""The one Dagster resource of all assets: the run service, opened when a run begins and closed when it ends.
+"""The Dagster resource that all assets use: the run service, which opens when a run begins and closes when it ends.
 
-An in-process run has one, and with it at most one JVM.
+An in-process run has one run service, and thus at most one JVM.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from ondatra_dagster.operations.alert_store import SubjectType
 from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import lock_run, mark_dry_run
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
-RESOURCE_KEY = "ondatra"  # the resource's key, and the prefix of the project's other keys
+RESOURCE_KEY = "ondatra"  # the resource's key, and the prefix of the keys of IO managers
 POOL = RESOURCE_KEY  # the pool of each op that may start Spark: dagster.yaml lets one run at a time use it
 
 
 def run_service_resource(
     workspace: Workspace, open_service: OpenRunService = open_run_service
 ) -> dg.ResourceDefinition:
-    """Return the resource that opens the project's run service. Opening it doesn't start Spark."""
+    """Return the resource that opens the project's run service. Opening the service doesn't start Spark."""
 
     @dg.resource(description="The project's engine: one per run, with at most one Spark session")
     def engine(context: dg.InitResourceContext) -> Iterator[RunService]:
@@ -40,9 +40,9 @@ def run_service_resource(
 
 @contextlib.contextmanager
 def raise_dagster_failure(engine: RunService, name: str, subject_type: SubjectType | None = None) -> Iterator[None]:
-    """Turn an error inside the block into a sentence, and fail the step with it.
+    """Turn an error inside the block into a sentence, and fail the step with this sentence.
 
-    An error of a model or a sync also goes to the alerts.
+    With `subject_type`, the error of the model or sync `name` is also stored for alerts.
     """
     try:
         yield

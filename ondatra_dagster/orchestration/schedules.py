@@ -17,7 +17,7 @@ EACH_SIX_HOURS = "0 */6 * * *"
 
 
 def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
-    """Return the schedules of models that run at times, in UTC. A sensor runs models on change."""
+    """Return the schedules of models that run at fixed times, in UTC. Models on change have a sensor instead."""
     schedules = []
     for model in models:
         if model.schedule and model.schedule != ON_CHANGE:
@@ -37,7 +37,7 @@ def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
 
 @dg.op(name="ondatra_maintain", description="Tasks that free space and keep tables fast to read", pool=POOL)
 def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
-    """Run all maintenance tasks; after the last one, fail the run if a task failed."""
+    """Run all maintenance tasks. After the last task, fail the Dagster run if any task failed."""
     with raise_dagster_failure(ondatra, "maintain"):
         task_results = list(ondatra.run_maintenance())
         _report_results(context, task_results)
@@ -64,7 +64,7 @@ def fact_tables_job() -> None:
 
 
 def maintenance_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[dg.ScheduleDefinition]:
-    """Return the maintenance schedules of a project with models. Fact tables are only for syncs."""
+    """Return the maintenance schedules of a project with models. The schedule of fact tables needs a sync."""
     return [
         dg.ScheduleDefinition(
             name=name,
@@ -81,7 +81,7 @@ def maintenance_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[d
 
 
 def _report_results(context: dg.OpExecutionContext, results: list[TaskResult]) -> None:
-    """Show the results of the tasks in Dagster."""
+    """Show the results of maintenance tasks in Dagster's log and metadata."""
     for end in results:
         context.log.info("%s: %s", end.task, end.message)
     numbers = {f"{end.task}/{name}": number for end in results for name, number in end.counts.items()}

@@ -1,8 +1,8 @@
 """The sensors for each sync's new versions, all due work, events, changes and alerts. All are on by default.
 
-They make the plan that every run makes, from logs, files and queues, without Spark. A materialization only triggers
-them early. So they see data that other programs wrote. The sensor for due work finds the work that the syncs' sensors
-miss, such as the work of a failed run.
+A sensor makes the plan that every run makes, from logs, files and queues, without Spark. So sensors also see
+data that other programs wrote; a materialization only triggers them earlier. The sensor for due work finds the
+work that the syncs' sensors miss, such as the work of a failed run.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ ALERT_SENSOR = "ondatra_alerts"
 
 
 def sync_sensor(workspace: Workspace, sync: Sync) -> dg.AssetSensorDefinition:
-    """Return the sensor that pushes a sync when its model was materialized and there is something to push."""
+    """Return the sensor that pushes a sync when its model was materialized and the sync has work."""
     key = sync_key(sync.model)
 
     @dg.asset_sensor(
@@ -65,7 +65,7 @@ def sync_sensor(workspace: Workspace, sync: Sync) -> dg.AssetSensorDefinition:
 
 
 def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Return the sensor that pushes due retries, polls due jobs, and pushes the rows that other sensors' runs left."""
+    """Return the sensor that pushes due retries, polls due jobs, and pushes rows that other sensors' runs left."""
 
     @dg.sensor(
         name=DUE_SENSOR,
@@ -89,7 +89,7 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
 
 
 def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Return the sensor that finds syncs without success, and sends alerts that a webhook hasn't accepted."""
+    """Return the sensor that finds syncs without success, and sends alerts that the webhook hasn't accepted yet."""
 
     @dg.sensor(
         name=ALERT_SENSOR,
@@ -107,9 +107,10 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
 
 
 def _reload_workspace(workspace: Workspace) -> Workspace | None:
-    """Return the project from its current files; None while they have errors.
+    """Return the project, loaded from its current files; None while the files have errors.
 
-    A code location keeps the project that it started with, and models may have been edited since then.
+    A Dagster code location keeps the project that it started with, and models may have been edited since
+    then.
     """
     try:
         current_workspace = load_workspace(workspace.settings.root)
@@ -119,7 +120,7 @@ def _reload_workspace(workspace: Workspace) -> Workspace | None:
 
 
 class _PendingWork(NamedTuple):
-    """The work of a sync, or of a model of kind events."""
+    """The pending work of a sync, or of a model of kind events."""
 
     name: str
     key: dg.AssetKey
@@ -141,7 +142,7 @@ def _choose_requests(
     *,
     now: float,
 ) -> dict[str, SensorRequest]:
-    """Return, for each with work, the run that was requested last, or the one to request now."""
+    """Return a request for each sync or model with work: a new request, or the last one if no new one is due."""
     requests: dict[str, SensorRequest] = {}
     for work in pending_work:
         previous_request = previous_requests.get(work.name)
@@ -162,7 +163,7 @@ EVENT_SENSOR = "flush_events"
 
 
 def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Return the sensor that runs models of kind events when their events are old enough, all in one run."""
+    """Return the sensor that runs all models of kind events whose events are old enough, in one run."""
     keys = {model.id: model_key(model) for model in event_models(workspace)}
 
     @dg.sensor(
@@ -188,7 +189,7 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
 def _new_requests(
     current: Mapping[str, SensorRequest], previous: Mapping[str, SensorRequest]
 ) -> dict[str, SensorRequest]:
-    """Return the requests that differ from those of the previous tick."""
+    """Return the requests that weren't in the previous tick, or that differ from the previous tick's."""
     return {name: request for name, request in current.items() if request != previous.get(name)}
 
 
@@ -197,7 +198,7 @@ def event_models(workspace: Workspace) -> list[Model]:
 
 
 def _models_with_due_events(workspace: Workspace) -> Iterator[_PendingWork]:
-    """Yield the models whose events have waited for long enough, or arrived while the clock was ahead."""
+    """Yield the models whose events have waited long enough, or arrived while the clock was ahead."""
     for model in event_models(workspace):
         waiting_events, now = workspace.events_waiting(model.id), workspace.clock()
         if waiting_events.oldest_at is None:
@@ -209,14 +210,14 @@ def _models_with_due_events(workspace: Workspace) -> Iterator[_PendingWork]:
 
 
 ON_CHANGE_SENSOR = "run_on_change"
-WORK_DIGEST_CHARACTERS = 16  # characters of a digest that distinguish work
+WORK_DIGEST_CHARACTERS = 16  # the first characters of a digest, which distinguish work
 
 
 def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
     """Return the sensor that runs all changed models in one run, with their syncs.
 
-    The run includes models made from them, if these also have `@schedule: on change`. A materialization that changed
-    nothing starts no run.
+    The run includes models that read the changed models, if these also have `@schedule: on change`. A
+    materialization that changed no data starts no run.
     """
     models = models_on_change(workspace)
 
@@ -246,11 +247,11 @@ def models_on_change(workspace: Workspace) -> list[Model]:
 
 
 def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
-    """Return the step of each model that has work and whose inputs exist."""
+    """Return the plan step of each model on change that has work and whose inputs exist."""
     input_plan = workspace.plan_inputs()
     steps: dict[str, ModelStep] = {}
     for model in models_on_change(workspace):
-        with contextlib.suppress(SelectionError):  # a model that it reads was never built
+        with contextlib.suppress(SelectionError):  # the model reads another model that was never built
             step = plan_model(workspace.project, model, input_plan, running_ids=steps)
             if step.will_run and INPUT_NOT_FOUND not in step.inputs.values():
                 steps[model.id] = step
@@ -258,10 +259,10 @@ def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
 
 
 class _ModelChoice(NamedTuple):
-    """The models that a tick of the sensor chooses."""
+    """The models that one tick of the sensor on change chooses."""
 
-    requests: Mapping[str, SensorRequest]  # by model: the run that was requested last, or is requested now
-    models: Sequence[Model]  # models to run now: those with work, and those made from them
+    requests: Mapping[str, SensorRequest]  # by model id: the last request, or the request of this tick
+    models: Sequence[Model]  # models to run now: models with work, and models that read them
 
 
 def _choose_models(
@@ -293,7 +294,7 @@ def _choose_models(
 def _skip_reason(
     models: Sequence[Model], wakes: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
 ) -> str:
-    """Return why no run of these models, which have work, is requested now."""
+    """Return the reason why no run is requested now for these models, which all have work."""
     running_models = [model.name for model in models if model_key(model) in busy]
     requested_models = [model for model in models if model.name not in running_models and model.id in wakes]
     if running_models:
@@ -306,12 +307,12 @@ def _skip_reason(
 
 
 def _work_digest(step: ModelStep) -> str:
-    """Return a digest of the work, equal for equal work."""
+    """Return a digest of the step's work; it is equal for equal work."""
     model = step.model
     digest_input = orjson.dumps([model.definition, model.checks_digest, dict(step.inputs)], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(digest_input).hexdigest()[:WORK_DIGEST_CHARACTERS]
 
 
 def _asset_keys(models: Sequence[Model]) -> list[dg.AssetKey]:
-    """Return the keys of the assets of these models and of their syncs."""
+    """Return the asset keys of these models and of their syncs."""
     return [*map(model_key, models), *(sync_key(model) for model in models if model.sink)]

@@ -1,6 +1,6 @@
-"""The assets of files and tables that another program writes, or another asset of the user.
+"""The assets of files and tables that models read, and that another program or another asset of the user writes.
 
-Their versions are read in planning, their contents in the warehouse.
+Planning reads their versions, and the warehouse reads their contents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,12 @@ FILE_GROUP = "files"  # the asset group of files
 
 
 def source_keys_by_name(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
-    """Return the key of each source table that a model reads, by its case-folded name."""
+    """Return the asset key of each source table that a model reads, by the table's case-folded name."""
     return {name: source_key(source) for name, source in _source_inputs(models).items()}
 
 
 def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
-    """Return the specs of the assets for these files and tables, each once."""
+    """Return the asset specs of the files and source tables that models read, each once."""
     files = {
         file_key(file_input): file_input
         for model in models
@@ -49,7 +49,7 @@ def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
 
 
 def _source_inputs(models: Iterable[Model]) -> dict[str, SourceInput]:
-    """Return each source table once, as the first model spells it."""
+    """Return each source table once, by case-folded name, as the first model spells it."""
     inputs_by_key: dict[str, SourceInput] = {}
     for model in models:
         for model_input in model.inputs:

@@ -1,4 +1,4 @@
-"""The paths of record files: built from their sync, run and type, and parsed. This module opens no file."""
+"""The paths of record files: built from organization, sync, run and type, and parsed. This module opens no file."""
 
 import enum
 import re
@@ -55,7 +55,7 @@ def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
 
 
 def all_folders(organization: str) -> tuple[str, ...]:
-    """Return the folders below which an organization has files."""
+    """Return the top folders that contain an organization's files."""
     folder_name = _checked_folder_name(organization, "organization")
     other_folders = ("queue_snapshots", "marks", "sent", "metadata")
     return (organization_folder(folder_name), *(f"{name}/{folder_name}" for name in other_folders))
@@ -79,7 +79,7 @@ def fact_table_file(organization: str, table: str) -> str:
 
 
 def _sync_path(folder: str, organization: str, sync_id: str) -> str:
-    """Return the path of a sync in one of the store's top folders."""
+    """Return a sync's path below one of the tracking store's top folders."""
     organization = _checked_folder_name(organization, "organization")
     return f"{folder}/{organization}/{_checked_folder_name(sync_id, 'sync id')}"
 

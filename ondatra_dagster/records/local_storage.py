@@ -1,6 +1,7 @@
 """The storage of record files: whole files by name, which other programs may read at any moment.
 
-This module has the interface and the local folder, and chooses the storage for an address.
+This module has the interface and its implementation for a local folder. open_storage() chooses the
+implementation for an address.
 """
 
 import contextlib
@@ -23,35 +24,37 @@ TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file un
 
 
 class FileStorage(Protocol):
-    """The interface of a storage: whole files below one address; names have forward slashes."""
+    """The interface of a storage: whole files below one address. File names have forward slashes."""
 
     def address(self, name: str) -> str:
         """Return the file's address, for users and other programs."""
 
     def open_writer(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open an empty file to read and write; it appears under its name when it is complete, or never."""
+        """Open an empty file for reading and writing. The file gets its name only when it is complete."""
 
     def open_reader(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open a file for reads at any position; raise OSError if that fails."""
+        """Open a file for reading at any position; raise OSError if the file can't be opened."""
 
     def remove_file(self, name: str) -> int:
-        """Remove the file or the empty folder; return how many bytes that frees, 0 if it didn't exist.
+        """Remove the file or the empty folder; return how many bytes were freed, 0 if it didn't exist.
 
-        Files that `list_names` doesn't show are removed with their folder.
+        A folder that has only files which `list_names` leaves out counts as empty; these files are removed,
+        too.
         """
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
-        """Remove temporary files, in the folder and below, that weren't written since then; return the bytes of each.
+        """Remove the temporary files of killed processes in the folder and its subfolders.
 
-        Killed processes left these files.
+        Only files that were last written before `before` are removed. Return the size in bytes of each
+        removed file.
         """
 
     def list_names(self, folder: str) -> list[str]:
-        """Return the folder's files and folders by name, sorted; nothing if it doesn't exist."""
+        """Return the sorted names of the folder's files and subfolders; an empty list if it doesn't exist."""
 
 
 class LocalStorage:
-    """The storage in one folder of this machine; names have forward slashes."""
+    """The storage in one folder of this machine. File names have forward slashes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -62,9 +65,9 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def open_writer(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file that appears under its name when it is complete and on disk, or never.
+        """Open a file that gets its name only when it is complete and on disk.
 
-        Until then it has a name that no `*.parquet` and no `*.json` matches.
+        Until then it has a temporary name, which neither `*.parquet` nor `*.json` matches.
         """
         path = self._root / name
         self._make_folder(path.parent)
@@ -122,7 +125,7 @@ class LocalStorage:
 
 
 class DiscardingStorage:
-    """A folder whose files can be read; writes and removals are discarded."""
+    """A storage that reads the files of another storage, and discards writes and removals."""
 
     def __init__(self, folder: FileStorage) -> None:
         self.address = folder.address
@@ -147,7 +150,7 @@ def open_storage(address: str) -> FileStorage:
     path = local_path(address)
     if path is not None:
         return LocalStorage(path.absolute())
-    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # imported here: most are local
+    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # imported here: most stores are local
 
     if scheme_of(address) in S3_SCHEMES:
         return S3Storage(address, s3_access_of(address))
@@ -155,7 +158,7 @@ def open_storage(address: str) -> FileStorage:
 
 
 def make_temporary_name(name: str) -> str:
-    """Return a name for an incomplete file: no reader looks for it, and no other writer uses it."""
+    """Return a name for an incomplete file, which no reader looks for and no other writer uses."""
     return f".{name}.{secrets.token_hex(4)}.part"
 
 
@@ -164,14 +167,14 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _unlink(path: Path) -> int:
-    """Delete the file; return how many bytes that frees."""
+    """Delete the file; return how many bytes were freed."""
     size = path.stat().st_size
     path.unlink()
     return size
 
 
 def _fsync_folder(folder: Path) -> None:
-    # a new name is on disk only when its folder is
+    # the new name of a file is on disk only after its folder was synced
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -180,7 +183,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def _remove_leftovers_of(path: Path) -> None:
-    """Remove this file's temporary files that killed processes left."""
+    """Remove old temporary files of `path`, which killed processes left."""
     for temporary_path in path.parent.glob(f".{path.name}.*.part"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - temporary_path.stat().st_mtime > LEFTOVER_SECONDS:

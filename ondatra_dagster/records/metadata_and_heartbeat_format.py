@@ -1,4 +1,4 @@
-"""A run's metadata.json and its heartbeat file: their fields and their text."""
+"""The fields of a run's metadata.json and heartbeat file, and their conversion to and from text."""
 
 import dataclasses
 import re
@@ -12,7 +12,7 @@ from ondatra_dagster.row_changes import Column, Json
 
 
 class Endpoint(NamedTuple):
-    """An end of a sync, named as in the fact tables."""
+    """A sync's source, destination or destination object, with the type and id that the fact tables have."""
 
     type: str  # DataWarehouse::Query, HubSpot::Connection
     id: str
@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetadata:
-    """The fields of a run's metadata that the store doesn't know itself."""
+    """The fields of a run's metadata.json that the record store doesn't know itself."""
 
     source: Endpoint
     destination: Endpoint
@@ -36,7 +36,7 @@ class RunMetadata:
 _JSON_TYPES = {
     "boolean": "boolean",
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double"), "number"),
-    # Delta's log and older Spark have a second name for some of these
+    # the second names of some types, in Delta's log and older Spark
     **dict.fromkeys(("byte", "short", "integer", "long", "real"), "number"),
     "array": "array",
     **dict.fromkeys(("struct", "map", "variant"), "object"),
@@ -53,7 +53,7 @@ def build_payload_schema(columns: Iterable[Column]) -> dict[str, str]:
 def dump_metadata(
     metadata: RunMetadata, *, organization: str, workspace: str, sync_id: str, run_id: str, state_id: str
 ) -> bytes:
-    """Return the text of metadata.json."""
+    """Return the content of the run's metadata.json."""
     fields = {
         "organization_id": organization,
         "workspace_id": workspace,
@@ -74,7 +74,7 @@ def dump_metadata(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeartbeat:
-    """A heartbeat of a run, written at its start, every few seconds while it runs, and at its end."""
+    """A heartbeat of a run, which is written at its start, every few seconds while it runs, and at its end."""
 
     run_id: str
     state_id: str
@@ -83,12 +83,12 @@ class RunHeartbeat:
 
 
 def dump_heartbeat(mark: RunHeartbeat) -> bytes:
-    """Return the text of the file."""
+    """Return the content of the heartbeat file."""
     return orjson.dumps(mark, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def load_heartbeat(text: bytes) -> RunHeartbeat:
-    """Return the heartbeat that dump_heartbeat() wrote; raise ValueError, KeyError or TypeError for anything else."""
+    """Return the heartbeat that dump_heartbeat() wrote; raise ValueError, KeyError or TypeError for another text."""
     fields = orjson.loads(text)
     return RunHeartbeat(
         run_id=str(fields["run_id"]),

@@ -1,7 +1,8 @@
 """The reading and writing of Parquet files, each with a digest of its whole content in its footer.
 
-Page checksums leave out the footer and the pages' headers. The digest covers all bytes of the file, with zeros
-in its own place. It is one of the footer's key-value pairs, so other readers of Parquet ignore it.
+Parquet's page checksums leave out the footer and the pages' headers. The digest covers all bytes of the file;
+the bytes of the digest itself count as zeros. The digest is one of the footer's key-value pairs, so other
+readers of Parquet ignore it.
 """
 
 import hashlib
@@ -16,18 +17,18 @@ _DIGEST_LENGTH = 32  # hexadecimal digits
 EMPTY_DIGEST: Final = "0" * _DIGEST_LENGTH
 
 
-# Thrift's encoding of the pair: its key, then a string field (0x18) and the string's length
+# Thrift's encoding of the key-value pair: the key, then a string field (0x18) and the string's length
 _DIGEST_PREFIX = DIGEST_KEY.encode() + bytes((0x18, _DIGEST_LENGTH))
 _TAIL_BYTES = 8  # bytes after the footer: its length, and the magic number
-_READ_BYTES = 8 << 20  # bytes: so a record file takes few requests to a bucket
+_READ_BYTES = 8 << 20  # bytes per read, so that a record file takes few requests to a bucket
 
 
 class DigestError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """The error of a file whose bytes aren't those that were written."""
+    """The error of a file whose bytes don't match its digest."""
 
 
 def write_digest(file: BinaryIO) -> None:
-    """Write the digest of a Parquet file in place of EMPTY_DIGEST; the file is open to read and write."""
+    """Write a Parquet file's digest in place of EMPTY_DIGEST; the file must be open for reading and writing."""
     position, digest = _compute_digest(file)
     file.seek(position)
     file.write(digest)
@@ -35,7 +36,7 @@ def write_digest(file: BinaryIO) -> None:
 
 
 def verify_digest(file: BinaryIO) -> None:
-    """Raise DigestError unless all bytes are unchanged; seek to the file's beginning."""
+    """Raise DigestError if the file's bytes don't match its digest; otherwise seek to the file's beginning."""
     position, digest = _compute_digest(file)
     file.seek(position)
     if file.read(_DIGEST_LENGTH) != digest:
@@ -44,7 +45,7 @@ def verify_digest(file: BinaryIO) -> None:
 
 
 def read_digest(file: BinaryIO) -> tuple[int, bytes]:
-    """Return a file's size and the digest in it, without a check; seek to the file's beginning."""
+    """Return a file's size and the digest stored in it, without verifying it; seek to the file's beginning."""
     position, size = _find_digest(file), file.seek(0, 2)
     file.seek(position)
     digest = file.read(_DIGEST_LENGTH)
@@ -53,7 +54,7 @@ def read_digest(file: BinaryIO) -> tuple[int, bytes]:
 
 
 def _compute_digest(file: BinaryIO) -> tuple[int, bytes]:
-    """Return the position of the digest in the file, and the digest."""
+    """Return the position of the stored digest in the file, and the digest computed from the file's bytes."""
     position = _find_digest(file)
     digest = hashlib.blake2b(digest_size=_DIGEST_LENGTH // 2)
     file.seek(0)
@@ -74,7 +75,7 @@ def _find_digest(file: BinaryIO) -> int:
     if len(tail) < _TAIL_BYTES or footer_length + _TAIL_BYTES > size:
         raise DigestError("it has no footer")
     file.seek(size - _TAIL_BYTES - footer_length)
-    # the last one, if there are several: texts before it may be the user's
+    # the last match, because earlier matches may be texts of the user
     offset = file.read(footer_length).rfind(_DIGEST_PREFIX)
     if offset < 0:
         raise DigestError("it has no digest")
@@ -82,7 +83,7 @@ def _find_digest(file: BinaryIO) -> int:
 
 
 def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
-    """Yield the file's next bytes in chunks: `upto` bytes, or all to its end."""
+    """Yield the file's next bytes in chunks: `upto` bytes, or all bytes until the end if `upto` is None."""
     remaining_bytes = upto
     while chunk := file.read(_READ_BYTES if remaining_bytes is None else min(remaining_bytes, _READ_BYTES)):
         yield chunk
@@ -92,7 +93,7 @@ def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 ROWS_IN_MEMORY = 10_000
-CHARACTERS_IN_MEMORY = 16_000_000  # of those rows' long texts: one row may be a whole invoice
+CHARACTERS_IN_MEMORY = 16_000_000  # a second limit, on the length of the rows' texts: one row may be a whole invoice
 
 
 def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[list[Row]]:
@@ -110,7 +111,7 @@ def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[lis
 
 
 def build_batches(rows: Iterable[Row], schema: pa.Schema, weigh: Callable[[Row], int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as columns, as many of them at a time as fit in memory."""
+    """Yield the rows as Arrow record batches, each with as many rows as fit in memory."""
     for chunk in chunk_rows(rows, weigh):
         columns = zip(zip(*chunk, strict=True), schema, strict=True)
         yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
@@ -124,7 +125,7 @@ def write_file(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a Parquet file of the batches, a row group each, with its digest; the same rows give the same bytes.
+    """Write the batches as a Parquet file with a digest. Each batch is a row group; equal rows give equal bytes.
 
     `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
     """
@@ -142,8 +143,12 @@ def write_batches(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Write the same without a digest; yield after each batch, so that the caller can drain the bytes so far."""
-    # without Arrow's copy of the schema, the file looks like one that any other program wrote
+    """Write the batches as a Parquet file without a digest.
+
+    Yield after each batch, so that the caller can drain the bytes written so far. The parameters are those of
+    write_file().
+    """
+    # without Arrow's copy of the schema, the file looks like a file of any other program
     options = {"compression": "zstd", "use_dictionary": list(repetitive), "store_schema": False}
     with pq.ParquetWriter(file, schema, **options) as writer:
         for batch in batches:
@@ -154,12 +159,12 @@ def write_batches(
 
 
 def read_notes(file: BinaryIO) -> dict[str, str]:
-    """Return the key-value pairs of the file."""
+    """Return the key-value pairs in a Parquet file's footer."""
     pairs = pq.ParquetFile(file).metadata.metadata or {}
     return {key.decode(): value.decode() for key, value in pairs.items()}
 
 
 def read_rows(file: BinaryIO, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows one by one, with those columns only."""
+    """Yield the rows of a Parquet file one by one, with only these columns."""
     for batch in pq.ParquetFile(file).iter_batches(columns=list(columns), batch_size=ROWS_IN_MEMORY):
         yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

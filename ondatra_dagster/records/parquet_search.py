@@ -1,4 +1,4 @@
-"""The search for records in Parquet files: it finds row groups that match, and reads as little else as possible."""
+"""The search for records in Parquet files. It finds matching row groups, and reads as little else as possible."""
 
 import contextlib
 import dataclasses
@@ -23,24 +23,24 @@ from ondatra_dagster.records.search_result_chunks_and_reason_counts import Recor
 _REPETITIVE_TEXTS = [
     field.name for field in RECORD_SCHEMA if field.name in DICTIONARY_COLUMNS and field.type == pa.string()
 ]
-MAX_EAGER_BYTES = 100_000  # bytes of a file's records that are read as soon as they are found
+MAX_EAGER_BYTES = 100_000  # bytes of a file's matching records that are read during the search, not later
 Conditions: TypeAlias = Sequence["_Condition"]
 
 
 class MatchingRowGroup(NamedTuple):
-    """A row group with records that match a search."""
+    """A row group of a record file with records that match a search."""
 
     number: int
-    conditions: Conditions  # they select its matching rows
+    conditions: Conditions  # these select the row group's matching rows
     with_payload: bool
-    metadata: Any  # the file's metadata, so that it isn't read twice
-    chunk: RecordChunk | None  # the records, if they are few
+    metadata: Any  # the Parquet file's metadata, so that it isn't read twice
+    chunk: RecordChunk | None  # the matching records, if they are few; None: not read yet
 
 
 def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGroup]:
     """Return the file's row groups with matching records, newest first.
 
-    Older row groups aren't read once these have as many records as the search wants from all files.
+    Stop when the returned row groups have as many matching records as the search wants from all files.
     """
     parquet = _open_parquet(file)
     eager_bytes = MAX_EAGER_BYTES
@@ -66,7 +66,7 @@ def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
 
 
 def _count_matches(parquet: Any, search: RecordQuery) -> Iterator[tuple[int, Conditions, int]]:
-    """Yield the row groups with matching rows, the newest first: number, conditions to check, and count of rows."""
+    """Yield the number of each row group with matching rows, its conditions and its count; newest first."""
     for number in reversed(range(parquet.num_row_groups)):
         conditions = _choose_conditions(parquet, number, search)
         if conditions is not None and (count := _count_rows_of_group(parquet, number, conditions)):
@@ -103,7 +103,7 @@ def _add_empty_payload(table: Any) -> Any:
 
 
 def _count_rows_of_group(parquet: Any, number: int, conditions: Conditions) -> int:
-    """Return how many rows of the group match; read only the columns of the conditions."""
+    """Return how many rows of the row group match; read only the columns that the conditions need."""
     if not conditions:
         return int(parquet.metadata.row_group(number).num_rows)
     columns = [condition.column for condition in conditions]
@@ -112,12 +112,12 @@ def _count_rows_of_group(parquet: Any, number: int, conditions: Conditions) -> i
 
 
 def _match_rows(table: Any, conditions: Conditions) -> Any:
-    """Return for each row whether it matches all conditions."""
+    """Return a boolean column: whether each row of the table matches all conditions."""
     return functools.reduce(pc.and_, [condition.match_rows(table[condition.column]) for condition in conditions])
 
 
 def _choose_conditions(parquet: Any, number: int, search: RecordQuery) -> Conditions | None:
-    """Return the conditions to check on each row of the group; None if no row can match."""
+    """Return the conditions to check on each row of the row group; None if no row can match."""
     conditions = []
     for condition in _list_conditions(search):
         bounds = _read_bounds(parquet, number, condition.column)
@@ -142,7 +142,7 @@ def _list_conditions(search: RecordQuery) -> Iterator["_Condition"]:
 
 
 class _Condition(NamedTuple):
-    """A condition on a text column. An empty value also matches null."""
+    """A condition on a text column. A condition with an empty value also matches null."""
 
     column: str
     value: str
@@ -162,7 +162,7 @@ class _Condition(NamedTuple):
 
 
 def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | None:
-    """Return the least and greatest value of a text column in a row group; None if the file doesn't have them."""
+    """Return the lowest and highest value of a text column in a row group; None if they are unknown."""
     column_index = parquet.schema_arrow.get_field_index(column)
     statistics = parquet.metadata.row_group(number).column(column_index).statistics
     return (
@@ -173,13 +173,13 @@ def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | No
 
 
 MAX_FILES_AT_ONCE = 8
-MAX_GROUPS_AT_ONCE = 3  # for one type of a run: they stay in memory until their turn comes
+MAX_GROUPS_AT_ONCE = 3  # per record type of a run: read row groups stay in memory until their turn comes
 Item = TypeVar("Item")
 ItemResult = TypeVar("ItemResult")
 
 
 class RecordFileReader(Protocol):
-    """The access to record files that a search needs. Several threads use it at the same time."""
+    """The access to record files that a search needs. Several threads use this object at the same time."""
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]: ...
 
@@ -188,7 +188,7 @@ class RecordFileReader(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecords:
-    """The places of one run's records: files, and chunks that are not published yet."""
+    """The places of one run's records: its files, and chunks that aren't published yet."""
 
     run_id: str
     files: Sequence[RecordFileId] | None = None  # None: the files that exist when the run's turn comes
@@ -197,7 +197,7 @@ class RunRecords:
 
 
 class _FileMatches(NamedTuple):
-    """The matches in one file of a run."""
+    """The matching row groups in one file of a run."""
 
     run: RunRecords
     file: RecordFileId | None  # None: the run has no files
@@ -207,7 +207,7 @@ class _FileMatches(NamedTuple):
 def search_runs(
     files: RecordFileReader, sync_id: str, search: RecordQuery, runs: Iterable[RunRecords]
 ) -> Iterator[RecordChunk]:
-    """Yield the matching records of these runs, in the runs' order; within a run newest first."""
+    """Yield the matching records of the given runs, in the order of `runs`; within a run, newest first."""
     pool = ThreadPoolExecutor(MAX_FILES_AT_ONCE)
     try:
         yield from _FileSearch(files, sync_id, search, pool).find_matches(runs)
@@ -216,7 +216,7 @@ def search_runs(
 
 
 def count_runs_matches(files: RecordFileReader, sync_id: str, search: RecordQuery, runs: Iterable[RunRecords]) -> int:
-    """Return how many records of these runs match, without regard to the search's limit."""
+    """Return how many records of the given runs match, without regard to the search's limit."""
     with ThreadPoolExecutor(MAX_FILES_AT_ONCE) as pool:
         return _FileSearch(files, sync_id, search, pool).count_matches(runs)
 
@@ -254,7 +254,7 @@ class _FileSearch:
         return 0
 
     def _list_files(self, run: RunRecords) -> list[_FileMatches]:
-        """Return the run's files that may have matching records, of each type the newest first."""
+        """Return the run's files that may have matching records; within each record type, newest first."""
         files = run.files
         if files is None:
             files = self._files.list_record_files(self._sync_id, run.run_id)
@@ -294,13 +294,16 @@ class _FileSearch:
         return None
 
     def _open_file(self, run: RunRecords, file: RecordFileId) -> AbstractContextManager[BinaryIO]:
-        """Open a record file. Pruning doesn't wait for readers, so the callers skip a file that is gone."""
+        """Open a record file.
+
+        Retention may delete a file during a search, so the callers skip a file that no longer exists.
+        """
         return self._files.open_records(self._sync_id, run.run_id, file)
 
     def _map_ahead(
         self, compute: Callable[[Item], ItemResult], items: Iterable[Item], max_ahead: int
     ) -> Iterator[ItemResult]:
-        """Yield the results in the items' order; compute at most `max_ahead` of them ahead of their turn."""
+        """Yield the results in the order of the items; compute at most `max_ahead` results ahead of their turn."""
         futures: deque[Future[ItemResult]] = deque()
         for item in items:
             futures.append(self._pool.submit(compute, item))

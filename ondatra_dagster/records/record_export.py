@@ -1,6 +1,6 @@
 """The export of found records to a CSV, JSON or Parquet file, one chunk at a time.
 
-A CSV contains no formulas: a spreadsheet would execute text that a customer wrote.
+The CSV export escapes formulas, because a spreadsheet would execute a text that a customer wrote.
 """
 
 import io
@@ -19,15 +19,15 @@ from ondatra_dagster.records.record_query import RESULT_SCHEMA
 from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
 from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk
 
-FORMULA_START = r"^[=+\-@\t\r]"  # a spreadsheet takes a text that begins like this for a formula
+FORMULA_START = r"^[=+\-@\t\r]"  # the beginning of a text that a spreadsheet executes as a formula
 FORMULA_ESCAPE = "'"
 
 
 def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
-    """Write the records to a file, or replace it; return how many records there were.
+    """Write the records to a new file, or replace the file; return the number of records.
 
-    The ending of its name is a key of EXPORT_WRITERS and gives the format. The file appears when it is
-    complete, or never. Raise OSError if it can't be written.
+    The suffix of `path` is a key of EXPORT_WRITERS and determines the format. The file gets its name only
+    when it is complete. Raise OSError if the file can't be written.
     """
     resolved_path = path.resolve()  # a link stays a link
     if resolved_path.is_dir():
@@ -49,7 +49,7 @@ def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
 
 
 def stream_export(parts: Iterable[RecordChunk], suffix: str) -> Iterator[bytes]:
-    """Yield the same file in chunks, for a download: only one chunk is in memory at a time."""
+    """Yield the content of an export file in chunks, for a download. Only one chunk is in memory at a time."""
     sink = _DrainedBuffer()
     for _ in EXPORT_WRITERS[suffix](sink, parts):
         yield sink.drain()
@@ -57,7 +57,7 @@ def stream_export(parts: Iterable[RecordChunk], suffix: str) -> Iterator[bytes]:
 
 
 class _DrainedBuffer(io.BytesIO):
-    """A file whose written bytes can be drained; positions in it keep counting."""
+    """A file in memory from which written bytes can be drained. Its positions still count the drained bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _DrainedBuffer(io.BytesIO):
 
 
 def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
-    """Write a line of names, then a line for each record; null and an empty text are distinct."""
+    """Write a line with the column names, then a line for each record. A null differs from an empty text."""
     with pa.csv.CSVWriter(file, RESULT_SCHEMA) as writer:
         for chunk in parts:
             writer.write_table(
@@ -85,7 +85,7 @@ def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
 
 
 def _escape_formulas(column: Any) -> Any:
-    """Escape the formulas in a text column; numbers, negative ones too, are no formulas."""
+    """Escape the formulas in a text column. Columns of other types are unchanged, such as negative numbers."""
     if not pa.types.is_string(column.type):
         return column
     is_formula = pc.match_substring_regex(column, FORMULA_START)
@@ -95,7 +95,7 @@ def _escape_formulas(column: Any) -> Any:
 
 
 def write_json(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
-    """Write one array, with a line for each object."""
+    """Write the records as one JSON array, with each object on its own line."""
     separator = b"[\n"
     for chunk in parts:
         for line in format_json_lines([chunk]):
@@ -106,7 +106,7 @@ def write_json(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
 
 
 def format_json_lines(parts: Iterable[RecordChunk]) -> Iterator[bytes]:
-    """Yield each record as a JSON object; its payload, which is JSON already, is in it unchanged."""
+    """Yield each record as a JSON object. Its payload, which is JSON already, is inserted unchanged."""
     for chunk in parts:
         columns = [_to_json_values(name, chunk[name]) for name in RESULT_SCHEMA.names]
         for values in zip(*columns, strict=True):
@@ -117,18 +117,18 @@ def _to_json_values(name: str, column: Any) -> Iterator[Any]:
     if name == PAYLOAD_COLUMN:
         return map(orjson.Fragment, column.to_pylist())
     if pa.types.is_timestamp(column.type):
-        # as text at once: to make a datetime of each takes longer than all the rest
+        # converted to text as a column: a datetime object for each value takes longer than the rest of the export
         column = pc.binary_replace_slice(column.cast(pa.string()), 10, 11, "T")
     return iter(column.to_pylist())
 
 
 def write_parquet(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
-    """Write the columns and types of the published files, without the columns about waiting rows."""
+    """Write the records with the columns of published record files, without the columns about pending rows."""
     batches = (batch for chunk in parts for batch in chunk.select(RECORD_SCHEMA.names).to_batches())
     yield from parquet_files.write_batches(file, RECORD_SCHEMA, batches, repetitive=DICTIONARY_COLUMNS)
 
 
-# each yields now and then, so that the bytes so far can be drained
+# each writer yields after each chunk, so that the caller can drain the bytes
 EXPORT_WRITERS: Mapping[str, Callable[[BinaryIO, Iterable[RecordChunk]], Iterator[None]]] = {
     ".csv": write_csv,
     ".json": write_json,

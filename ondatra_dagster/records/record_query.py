@@ -16,8 +16,8 @@ from ondatra_dagster.records.record_schema import INVALID_STATUSES, RECORD_SCHEM
 class RecordStage(enum.StrEnum):
     """The stage of a row on its way to the destination."""
 
-    PENDING = "pending"  # not tried yet, or being sent
-    WAITING = "waiting"  # for its next try, or for a job at the API
+    PENDING = "pending"  # not attempted yet, or being sent
+    WAITING = "waiting"  # waits for its next attempt, or for a job at the API
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"
     INVALID = "invalid"  # never sent; its status says why
@@ -28,12 +28,15 @@ class RecordStage(enum.StrEnum):
 
     @classmethod
     def of_status(cls, status: str) -> "RecordStage":
-        """Return the stage that a status belongs to."""
+        """Return the stage that a record's status belongs to."""
         return cls.INVALID if status in INVALID_STATUSES else cls(status)
 
     @classmethod
     def parse(cls, text: str) -> "RecordStage":
-        """Return the stage that the text names, or whose status it names; raise SelectionError with the nearest one."""
+        """Return the stage with this name, or the stage of the status with this name.
+
+        Raise SelectionError with the nearest name for any other text.
+        """
         try:
             return cls.of_status(text) if text in INVALID_STATUSES else cls(text.casefold())
         except ValueError:
@@ -49,17 +52,17 @@ INVALID_REASONS: Mapping[str, str] = {
 
 
 def explain_status(status: str, message: str | None) -> str | None:
-    """Return why a record ended with this status, for users."""
+    """Return an explanation for users why a record has this status; None if there is no reason."""
     return message or INVALID_REASONS.get(status)
 
 
-# the columns of a record, then those of a row that hasn't ended
+# the result has the columns of a record, then these columns, which only a pending row fills
 QUEUE_SCHEMA = pa.schema({"attempts": pa.int64(), "next_try_at": TIMESTAMP})
 RESULT_SCHEMA = pa.schema([*RECORD_SCHEMA, *QUEUE_SCHEMA])
 
 
 class ResultRecord(NamedTuple):
-    """A record in the result of a search."""
+    """A record or a pending row in the result of a search."""
 
     identifier: str
     payload: str  # the source row, a JSON object
@@ -69,7 +72,7 @@ class ResultRecord(NamedTuple):
     batch_started_at: datetime | None
     batch_ended_at: datetime | None
     sync_id: str
-    run_id: str | None  # the run in which it ended
+    run_id: str | None  # the run in which the row ended; None: the row is pending
     rowid: int | None
     change_type: str
     table_version: int
@@ -84,15 +87,15 @@ class ResultRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """The conditions of a search for records of one sync; results come newest first."""
+    """The conditions of a search for records of one sync; results are sorted newest first."""
 
     run_id: str | None = None  # None: all runs
     stage: RecordStage | None = None  # None: all stages
-    prefix: str = ""  # of the identifier
+    prefix: str = ""  # the beginning of the identifier
     status: str | None = None  # only records with this status; invalid rows have NULL or DUPLICATE
     change_type: str | None = None  # only records with this change type
     message: str | None = None  # only records with this message; "": only records without a message
-    with_payload: bool = True  # without payloads, which are empty then, a search is quicker
+    with_payload: bool = True  # False: payloads are empty, and the search is quicker
     limit: int | None = None
     offset: int = 0
 

@@ -1,6 +1,6 @@
-"""The schema of a record: one change of a row after its outcome is known.
+"""The schema of a record: one change of a row whose outcome is known.
 
-Delivery and sync decide when a change has ended and with which status.
+The packages `delivery` and `sync` decide when a change has ended and with which status.
 """
 
 import enum
@@ -52,14 +52,14 @@ class SyncRecord(NamedTuple):
 
     @property
     def batch_type(self) -> RecordFileType:
-        """Return the type of file that the record belongs in."""
+        """Return the type of the file that the record belongs to."""
         if self.status in INVALID_STATUSES:
             return RecordFileType.INVALID
         return RecordFileType.DELETED if self.operation == RecordOperation.DELETE else RecordFileType.UPDATED
 
 
 class DeliveredRecord(NamedTuple):
-    """The fields of a record that recovery needs, so that nothing is sent again."""
+    """The fields of a record that a recovery needs, so that no delivered row is sent again."""
 
     identifier: str
     operation: str
@@ -112,7 +112,7 @@ _SCHEMA_WITHOUT_RUN = pa.schema([field for field in RECORD_SCHEMA if field.name 
 
 
 def build_record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:
-    """Yield the records as columns, as many of them at a time as fit in memory."""
+    """Yield the records as Arrow record batches, each with as many records as fit in memory."""
     run_index = RECORD_SCHEMA.get_field_index(_RUN_COLUMNS[0])
     for batch in build_batches(records, _SCHEMA_WITHOUT_RUN, lambda record: len(record[1])):
         ids = [pa.repeat(pa.scalar(value), batch.num_rows) for value in (sync_id, run_id)]

@@ -1,7 +1,7 @@
 """The record store: one place for the records, metadata and snapshots of all sync runs.
 
-It reads and writes the files. The other modules of this package define their contents; sync decides when to
-write them.
+This module reads and writes the files. The other modules of this package define the files' contents. The
+package `sync` decides when to write them.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ _DAMAGE_ERRORS = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # the file
 
 
 class RecordStore:
-    """The files of one organization. A process that is killed leaves each file whole or absent."""
+    """The files of one organization. If a process is killed, each of its files is either complete or absent."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class RecordStore:
         self._organization = organization
         self._workspace = workspace
         self._is_local = local_path(address) is not None
-        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # of record files that aren't local, by name
+        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # digests of remote record files, by file name
 
     @functools.cached_property
     def state(self) -> StateId:
@@ -84,9 +84,9 @@ class RecordStore:
         return self._read_state()
 
     def for_dry_run(self, state: StateId = UNKNOWN_STATE_ID) -> Self:
-        """Return this store for a dry run from this state folder: it discards all that is written."""
+        """Return a copy of this store for a dry run from the state folder `state`. The copy discards all writes."""
         dry_store = copy.copy(self)
-        dry_store.__dict__["state"] = state  # the id that is known now: a dry run gives a folder no id
+        dry_store.__dict__["state"] = state  # the known id: a dry run creates none
         dry_store._storage = DiscardingStorage(open_storage(self._address))  # noqa: SLF001 - of the same class
         return dry_store
 
@@ -99,7 +99,7 @@ class RecordStore:
     ) -> str:
         """Write one record file; return its address.
 
-        The same number again replaces the file: after a crash the same records give the same file.
+        A file with the same number is replaced: after a crash, the same records give the same file.
         """
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(batch_type, number)}"
         with self._open_writer(name) as file:
@@ -110,14 +110,15 @@ class RecordStore:
     def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
         """Complete the run's folder: write its metadata, and a records_updated file even if it is empty.
 
-        Call it when all rows that the run settled are published: an empty file would hide that some aren't.
+        Call it when all settled rows of the run are published, because an empty file would hide that some
+        aren't.
         """
         if not any(batch == RecordFileType.UPDATED for batch, _ in self.list_record_files(sync_id, run_id)):
             self.publish_records(sync_id, run_id, RecordFileType.UPDATED, 0, ())
         self.write_metadata(sync_id, run_id, metadata)
 
     def write_metadata(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
-        """Write the run's metadata.json, or replace it."""
+        """Write the run's metadata.json; replace it if it exists."""
         text = dump_metadata(
             metadata,
             organization=self._organization,
@@ -130,18 +131,18 @@ class RecordStore:
             file.write(text)
 
     def write_snapshot(self, snapshot: QueueSnapshot) -> None:
-        """Write the snapshot that a run leaves of the queue; replace an earlier one of the same run."""
+        """Write a run's snapshot of the queue; replace an earlier snapshot of the same run."""
         name = file_paths.snapshot_file(self._organization, snapshot.sync_id, snapshot.run_id)
         with self._open_writer(name) as file:
             write_snapshot(file, dataclasses.replace(snapshot, state_id=self.state.id))
 
     def write_heartbeat(self, sync_id: str, mark: RunHeartbeat) -> None:
-        """Write a run's heartbeat in place of the sync's last one."""
+        """Write a run's heartbeat in place of the sync's last heartbeat."""
         with self._open_writer(file_paths.heartbeat_file(self._organization, sync_id)) as file:
             file.write(dump_heartbeat(mark))
 
     def read_heartbeat(self, sync_id: str) -> RunHeartbeat | None:
-        """Return the heartbeat of the newest run; None if no run has left one."""
+        """Return the heartbeat of the sync's newest run; None if no run has left a heartbeat."""
         name = file_paths.heartbeat_file(self._organization, sync_id)
         remedy = "delete it: the next run writes it again"
         with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
@@ -149,7 +150,10 @@ class RecordStore:
         return None
 
     def read_newest_snapshot(self, sync_id: str) -> QueueSnapshot | None:
-        """Return the snapshot of the newest run that left one; each loop over its units reads the file."""
+        """Return the newest snapshot of the sync's queue; None if it has no snapshot.
+
+        Each loop over the snapshot's units reads the file again.
+        """
         runs = self.list_snapshot_runs(sync_id)
         if not runs:
             return None
@@ -158,7 +162,7 @@ class RecordStore:
         return read_snapshot(functools.partial(self._open_reader, name, remedy), self._storage.address(name))
 
     def remove_snapshots(self, sync_id: str) -> None:
-        """Remove all snapshots of the sync, so that no queue can be rebuilt from them; its records stay."""
+        """Remove all snapshots of the sync, so that no queue can be rebuilt from them; keep the sync's records."""
         for run_id in self.list_snapshot_runs(sync_id):
             self.remove_snapshot(sync_id, run_id)
 
@@ -168,21 +172,21 @@ class RecordStore:
         return tuple(sorted(file.removesuffix(_PARQUET) for file in files if file.endswith(_PARQUET)))
 
     def remove_snapshot(self, sync_id: str, run_id: str) -> int:
-        """Remove a run's snapshot; return how many bytes that frees."""
+        """Remove a run's snapshot; return how many bytes were freed."""
         return self._remove_file(file_paths.snapshot_file(self._organization, sync_id, run_id))
 
     def remove_run(self, sync_id: str, run_id: str) -> int:
-        """Remove all that the run published; return how many bytes that frees.
+        """Remove all files that the run published; return how many bytes were freed.
 
-        The metadata, which names the run's workspace, is removed last: a run without it counts as any project's
-        own.
+        The metadata, which names the run's workspace, is removed last, because a run without metadata counts
+        as a run of any project.
         """
         folder = self._run_folder(sync_id, run_id)
         names = sorted(self._storage.list_names(folder), key=lambda name: name == _METADATA)
         return sum(self._remove_file(f"{folder}/{name}") for name in names) + self._remove_file(folder)
 
     def remove_leftovers(self, *, before: datetime) -> list[int]:
-        """Remove incomplete files that killed processes left before then; return the bytes of each."""
+        """Remove incomplete files that killed processes left before `before`; return the size of each in bytes."""
         removed_sizes = []
         for folder in file_paths.all_folders(self._organization):
             with self._explain_removal(folder):
@@ -192,10 +196,10 @@ class RecordStore:
     def read_delivered_since(
         self, sync_id: str, run_id: str | None, *, upto: str | None = None, with_payload: bool = False
     ) -> Iterator[DeliveredRecord]:
-        """Yield the succeeded and rejected records of the runs after that one, or of all runs, oldest first.
+        """Yield the succeeded and rejected records of the runs after `run_id`, or of all runs, oldest run first.
 
-        Within a run they have no order: a key's newest record is the one with the highest table version. The
-        records of pruned runs come from the file that write_delivered() wrote.
+        Within a run, records aren't sorted: a key's newest record is the one with the highest table version.
+        The records of deleted runs come from the file that write_delivered() wrote.
         """
         last_excluded, last_covered = run_id or "", ""
         with contextlib.suppress(FileNotFoundError), self._open_delivered(sync_id) as file:
@@ -209,7 +213,7 @@ class RecordStore:
                 yield from self._read_delivered_of_run(sync_id, later_run, with_payload=with_payload)
 
     def write_delivered(self, sync_id: str, records: Iterable[DeliveredRecord], *, last_run: str) -> None:
-        """Write these records, with their payloads, in place of all records of the runs up to `last_run`."""
+        """Write records with payloads to the file that replaces the records of all runs up to `last_run`."""
         with self._open_writer(file_paths.delivered_records_file(self._organization, sync_id)) as file:
             write_delivered(file, records, last_run=last_run)
 
@@ -219,12 +223,12 @@ class RecordStore:
         return self._open_reader(name, remedy, allowed_errors=(FileNotFoundError,))
 
     def list_runs(self, sync_id: str) -> tuple[str, ...]:
-        """Return the ids of the runs that have a folder, oldest first."""
+        """Return the ids of the sync's runs that have a folder, oldest first."""
         names = self._storage.list_names(file_paths.sync_folder(self._organization, sync_id))
         return tuple(filter(file_paths.is_folder_name, names))
 
     def list_syncs(self) -> tuple[str, ...]:
-        """Return the ids of the syncs that have a folder, with those of other projects that use this store."""
+        """Return the ids of the syncs that have a folder, including syncs of other projects that use this store."""
         folder = file_paths.organization_folder(self._organization)
         return tuple(filter(file_paths.is_folder_name, self._storage.list_names(folder)))
 
@@ -240,24 +244,24 @@ class RecordStore:
         return None
 
     def is_own_run(self, metadata: Mapping[str, Json] | None) -> bool:
-        """Return whether the run is this project's; a run without metadata counts as its own."""
+        """Return whether the run belongs to this project; a run without metadata counts as a run of this project."""
         return metadata is None or metadata.get("workspace_id") == self._workspace
 
     def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]:
-        """Return the run's record files that exist now, by type and number."""
+        """Return the type and number of each record file that the run has now."""
         files = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
         return sorted(file for file in files if file is not None)
 
     def open_records(
         self, sync_id: str, run_id: str, file: RecordFileId
     ) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Open one of these files; raise FileNotFoundError if it no longer exists."""
+        """Open one of the run's record files; raise FileNotFoundError if the file no longer exists."""
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
         remedy = "bring it back from a backup, or delete it"
         return self._open_reader(name, remedy, allowed_errors=(FileNotFoundError,))
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
-        """Return how many records these files have; a file that no longer exists has none."""
+        """Return how many records these files contain; a file that no longer exists counts as empty."""
         rows = 0
         for file in files:
             with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as stream:
@@ -265,7 +269,7 @@ class RecordStore:
         return rows
 
     def read_invalid_rows(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
-        """Yield rowid and table id of each row that a run after `since`, up to `upto`, recorded as invalid."""
+        """Yield the rowid and table id of each row that runs after `since`, up to `upto`, recorded as invalid."""
         for run_id in self.list_runs(sync_id):
             files = self.list_record_files(sync_id, run_id) if since < run_id <= upto else []
             for file in files:
@@ -274,7 +278,7 @@ class RecordStore:
                         yield from parquet_files.read_rows(stream, INVALID_ROW_COLUMNS)
 
     def write_fact_tables(self, facts: Mapping[str, Sequence[FactRow]]) -> None:
-        """Write this workspace's rows of the organization's fact tables again; keep those of other workspaces."""
+        """Replace this workspace's rows in the organization's fact tables; keep the rows of other workspaces."""
         for table, rows in facts.items():
             name = file_paths.fact_table_file(self._organization, table)
             rows_by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
@@ -282,7 +286,7 @@ class RecordStore:
                 write_fact_table(file, table, rows_by_workspace)
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
-        """Return a fact table's rows by workspace; none if the file is damaged.
+        """Return a fact table's rows by workspace; an empty mapping if the file is missing or damaged.
 
         Other workspaces write their rows again at their next run.
         """
@@ -295,7 +299,7 @@ class RecordStore:
         return {}
 
     def count_invalid(self, sync_id: str, run_id: str) -> int:
-        """Return how many invalid rows a run has records of."""
+        """Return how many records of invalid rows a run has."""
         files = self.list_record_files(sync_id, run_id)
         return self.count_records(sync_id, run_id, [file for file in files if file[0] is RecordFileType.INVALID])
 
@@ -354,9 +358,10 @@ class RecordStore:
             raise StateError(f"{self._storage.address(name)} can't be read ({reason}); {remedy}") from error
 
     def _verify_digest(self, name: str, file: BinaryIO) -> None:
-        """Raise DigestError for a damaged file.
+        """Raise DigestError if the file is damaged.
 
-        A bucket's records are read one row group at a time, so a process verifies each file once.
+        A bucket's record files are read one row group at a time, so a process verifies each of these files
+        only once.
         """
         if self._is_local or not file_paths.parse_records_file(name.rpartition("/")[2]):
             parquet_files.verify_digest(file)

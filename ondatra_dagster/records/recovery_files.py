@@ -1,4 +1,4 @@
-"""The Parquet files that recovery reads: the queue's snapshot, and the delivered records of older runs."""
+"""The Parquet files that a recovery reads: the queue's snapshot, and the delivered records of older runs."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -58,7 +58,7 @@ FileOpener: TypeAlias = Callable[[], AbstractContextManager[BinaryIO]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotUnits:
-    """The units in a snapshot file. Each loop reads the file again, one chunk at a time."""
+    """The units in a snapshot file. Each loop over this object reads the file again, one chunk at a time."""
 
     open_file: FileOpener
 
@@ -69,7 +69,7 @@ class SnapshotUnits:
 
 
 def write_snapshot(file: BinaryIO, snapshot: QueueSnapshot) -> None:
-    """Write the whole snapshot into an empty file, its units one chunk at a time."""
+    """Write the whole snapshot into an empty file; its units are written one chunk at a time."""
     batches = parquet_files.build_batches(snapshot.units, _SNAPSHOT_SCHEMA, _unit_length)
     note = orjson.dumps(
         {
@@ -86,7 +86,7 @@ def write_snapshot(file: BinaryIO, snapshot: QueueSnapshot) -> None:
 
 
 def read_snapshot(open_file: FileOpener, address: str) -> QueueSnapshot:
-    """Return the snapshot in the file that `open_file` opens; each loop over its units reads the file."""
+    """Return the snapshot in the file that `open_file` opens. Each loop over its units reads the file again."""
     with open_file() as file:
         note: dict[str, Any] = orjson.loads(parquet_files.read_notes(file).get(_SNAPSHOT_NOTE, "{}"))
     if note.get("format") != SNAPSHOT_FORMAT:
@@ -113,7 +113,7 @@ _DELIVERED_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in _DELIVERED_
 
 
 def write_delivered(file: BinaryIO, records: Iterable[DeliveredRecord], *, last_run: str) -> None:
-    """Write records with their payloads into an empty file; `last_run` is the newest run that it covers."""
+    """Write records with payloads into an empty file; `last_run` is the newest run that the file covers."""
     batches = parquet_files.build_batches(records, _DELIVERED_SCHEMA, lambda record: len(record.payload))
     note = orjson.dumps({"format": DELIVERED_FORMAT, "through": last_run}).decode()
     repetitive = DICTIONARY_COLUMNS.intersection(_DELIVERED_FILE_COLUMNS)
@@ -121,7 +121,7 @@ def write_delivered(file: BinaryIO, records: Iterable[DeliveredRecord], *, last_
 
 
 def read_newest_delivered_run(file: BinaryIO) -> str:
-    """Return the newest run that the file covers."""
+    """Return the id of the newest run that a file of delivered records covers."""
     note: dict[str, Any] = orjson.loads(parquet_files.read_notes(file).get(_DELIVERED_NOTE, "{}"))
     if note.get("format") != DELIVERED_FORMAT:
         raise StateError(

@@ -1,7 +1,7 @@
 """The storage of record files in a bucket, or at any other address that fsspec opens.
 
 A file is written on this machine and uploaded when it is complete. So readers never see a partial file, and a
-failure leaves nothing. On S3 a killed process may leave an unfinished upload, which no reader sees.
+failure leaves nothing. On S3, a killed process may leave an unfinished upload, which no reader sees.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from ondatra_dagster.project.settings.storage_access import S3Access
 from ondatra_dagster.records.local_storage import TEMPORARY_NAME, make_temporary_name
 from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 
-# file systems on which a file appears under its name only with its last byte
+# file systems on which a file appears under its name only when it is complete
 ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 
 
 class _UploadingStorage:
-    """The part that both storages share: a file is uploaded when it is complete."""
+    """The base class of both storages, which uploads a file when it is complete."""
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
@@ -48,7 +48,7 @@ class _UploadingStorage:
 
 
 class S3Storage(_UploadingStorage):
-    """The storage below a prefix of a bucket, with the same access as the warehouse's tables on S3."""
+    """The storage below a prefix of an S3 bucket, with the same access as the warehouse's tables on S3."""
 
     def __init__(self, address: str, access: S3Access) -> None:
         super().__init__(address)
@@ -56,7 +56,7 @@ class S3Storage(_UploadingStorage):
         self._file_system = open_s3_filesystem(access)
 
     def _upload(self, file: str, path: str) -> None:
-        # one call: an interruption between two would make an object of an incomplete file
+        # one call, because an interruption between two calls would publish an incomplete file
         copy_files(file, path, source_filesystem=LocalFileSystem(), destination_filesystem=self._file_system)
 
     def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
@@ -70,11 +70,11 @@ class S3Storage(_UploadingStorage):
             elif file_info.type == FileType.Directory:
                 entries = self._file_system.get_file_info(FileSelector(file_info.path))
                 if all(entry.base_name.startswith(".") for entry in entries):
-                    self._file_system.delete_dir(file_info.path)  # with its marker object, as for an empty folder
+                    self._file_system.delete_dir(file_info.path)  # with its marker object, as an empty folder has one
         return file_info.size or 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
-        """Remove nothing: an unfinished upload isn't a file."""
+        """Remove nothing, because an unfinished upload isn't a file."""
         return []
 
     def list_names(self, folder: str) -> list[str]:
@@ -84,7 +84,7 @@ class S3Storage(_UploadingStorage):
 
 
 class FsspecStorage(_UploadingStorage):
-    """The storage at an address of any file system that fsspec knows; its package finds the keys."""
+    """The storage at an address of any file system that fsspec supports; the file system's package finds the keys."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -139,7 +139,10 @@ class FsspecStorage(_UploadingStorage):
         return removed_sizes
 
     def _modified_at(self, file: Mapping[str, Any]) -> float:
-        """Return the time in seconds since 1970; infinity, as for a new file, if the file system has none."""
+        """Return the file's time of modification in seconds since 1970.
+
+        Return infinity, as for a new file, if the file system doesn't have this time.
+        """
         try:
             modified_at = self._file_system.modified(file["name"])
         except NotImplementedError:
@@ -173,7 +176,7 @@ def _is_hidden(file: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _explain_unreachable(address: str) -> Iterator[None]:
-    """Raise StateError for an error inside: the storage can't be reached, and nothing is lost."""
+    """Raise StateError for an OSError inside; its message says that the storage can't be reached."""
     try:
         yield
     except OSError as error:

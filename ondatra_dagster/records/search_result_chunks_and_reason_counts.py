@@ -1,4 +1,4 @@
-"""The results of a search: found records in chunks that fit in memory, and their counts by reason."""
+"""The results of a search: found records in chunks that fit in memory, and counts of these records by reason."""
 
 import collections
 import dataclasses
@@ -13,26 +13,26 @@ import pyarrow.compute as pc
 from ondatra_dagster.records.parquet_files import build_batches
 from ondatra_dagster.records.record_query import RESULT_SCHEMA, ResultRecord
 
-RecordChunk: TypeAlias = Any  # a pyarrow.Table: that library has no types
+RecordChunk: TypeAlias = Any  # a pyarrow.Table; Any, because pyarrow has no types
 
-MAX_MEMORY_BYTES = 32_000_000  # bytes in memory; more go to a file
+MAX_MEMORY_BYTES = 32_000_000  # bytes that stay in memory; further bytes go to a file
 END_TIME_COLUMN = "batch_ended_at"
 
 
 def chunk_records(records: Iterable[ResultRecord]) -> Iterator[RecordChunk]:
-    """Yield the records in chunks, in their order."""
+    """Yield the records in chunks; their order is kept."""
     for batch in build_batches(records, RESULT_SCHEMA, lambda record: len(record.payload)):
         yield pa.Table.from_batches([batch])
 
 
 def iterate_records(parts: Iterable[RecordChunk]) -> Iterator[ResultRecord]:
-    """Yield the records one by one."""
+    """Yield the records of the chunks one by one."""
     for chunk in parts:
         yield from map(ResultRecord._make, zip(*(column.to_pylist() for column in chunk.columns), strict=True))
 
 
 def slice_chunks(parts: Iterable[RecordChunk], *, offset: int = 0, limit: int | None = None) -> Iterator[RecordChunk]:
-    """Yield the records after the first `offset`, at most `limit` of them."""
+    """Skip the first `offset` records and yield at most `limit` of the following records, in chunks."""
     chunks = iter(parts)
     remaining = limit
     while remaining != 0 and (chunk := next(chunks, None)) is not None:
@@ -46,7 +46,7 @@ def slice_chunks(parts: Iterable[RecordChunk], *, offset: int = 0, limit: int | 
 
 
 def merge_newest_first(streams: Sequence[Iterator[RecordChunk]]) -> Iterator[RecordChunk]:
-    """Merge streams that each are sorted newest first, by the times at which batches ended."""
+    """Merge streams that are each sorted newest first; records are compared by the end of their batch."""
     open_streams = dict(enumerate(streams))
     heads: dict[int, RecordChunk] = {}
     while open_streams:
@@ -61,7 +61,7 @@ def merge_newest_first(streams: Sequence[Iterator[RecordChunk]]) -> Iterator[Rec
 
 
 def _take_newest(heads: dict[int, RecordChunk]) -> RecordChunk:
-    """Return the records that are as new as any still to come; use up at least one head."""
+    """Return the records of `heads` that are at least as new as all records still to come; use up at least one head."""
     time_bound = max(head[END_TIME_COLUMN][-1].as_py() for head in heads.values())
     slices = []
     for number, head in list(heads.items()):
@@ -77,16 +77,16 @@ def _take_newest(heads: dict[int, RecordChunk]) -> RecordChunk:
 
 
 def _sort_newest_first(part: RecordChunk) -> RecordChunk:
-    """Sort by the end of the batch, newest first; equal times keep their order."""
+    """Sort the chunk by the end of the batch, newest first; records with equal times keep their order."""
     return part.take(pc.sort_indices(part, sort_keys=[(END_TIME_COLUMN, "descending")]))
 
 
 class SpooledChunks:
-    """Chunks that were copied to a file, so that their source can be closed."""
+    """A copy of chunks in a temporary file, so that the source of the chunks can be closed."""
 
     def __init__(self, parts: Iterable[RecordChunk]) -> None:
         self._file = tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES)  # noqa: SIM115 - closed with this object
-        weakref.finalize(self, self._file.close)  # a search may reach its limit before this is read to its end
+        weakref.finalize(self, self._file.close)  # a search may reach its limit before it has read all chunks
         with pa.ipc.new_stream(self._file, RESULT_SCHEMA) as writer:
             for chunk in parts:
                 writer.write_table(chunk)
@@ -98,25 +98,25 @@ class SpooledChunks:
                 yield pa.Table.from_batches([batch])
 
 
-MAX_REASONS = 1000  # different reasons that are counted; a message with a key in it differs each time
+MAX_REASONS = 1000  # different reasons that are counted: messages that contain a key all differ
 _REASON_COLUMNS = ["status", "status_message"]
 
 
 class ReasonCount(NamedTuple):
-    """A status message and how many records have it."""
+    """A status with a message, and the number of records with both."""
 
     status: str
     message: str | None
     records: int
-    example: str  # the identifier of the newest of them
+    example: str  # the identifier of the newest of these records
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonCounts:
-    """The counts by reason, most frequent first."""
+    """The counts of records by reason, most frequent reason first."""
 
     most_frequent: tuple[ReasonCount, ...]
-    other_records: int = 0  # records with still other reasons
+    other_records: int = 0  # records with further reasons, which aren't listed
 
     @property
     def records(self) -> int:
@@ -124,7 +124,7 @@ class ReasonCounts:
 
 
 def count_reasons(parts: Iterable[RecordChunk], *, max_reasons: int = MAX_REASONS) -> ReasonCounts:
-    """Count the reasons of found records, which come newest first."""
+    """Return the counts of records by reason; the records must be sorted newest first."""
     counts: collections.Counter[tuple[str, str | None]] = collections.Counter()
     examples: dict[tuple[str, str | None], str] = {}
     other_count = 0

@@ -1,4 +1,4 @@
-"""The fact tables, which name the sources and destinations of syncs, for joins with records."""
+"""The fact tables, which list the sources and destinations of syncs, for joins with records."""
 
 from collections.abc import Iterable, Mapping
 from typing import BinaryIO, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ from ondatra_dagster.records.metadata_and_heartbeat_format import Endpoint
 
 
 class SyncEndpoints(NamedTuple):
-    """The endpoints of one sync: its model, and its object at the destination."""
+    """The endpoints of one sync: its model, its destination, and its object at the destination."""
 
     model: str
     destination: str  # the API dict's "destination"
@@ -31,7 +31,7 @@ class SyncEndpoints(NamedTuple):
         return Endpoint(type=type_, id=f"{self.destination}/{self.object}")
 
 
-# the tables by the names of their files, with their columns
+# the columns of each fact table, by the table's file name
 FACT_TABLES = {
     "source_objects": (
         *("id", "type", "name", "model_id"),
@@ -41,12 +41,12 @@ FACT_TABLES = {
     "destinations": ("id", "type", "name"),
     "destination_objects": ("id", "type", "name"),
 }
-FactRow: TypeAlias = tuple[str | None, ...]  # its id comes first
+FactRow: TypeAlias = tuple[str | None, ...]  # the first value is the id
 WORKSPACES_NOTE = "ondatra.workspaces"  # the note in each file with the ids of each workspace's rows
 
 
 def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow, ...]]:
-    """Return a row for each model, destination and object of the syncs, sorted, by the names of FACT_TABLES."""
+    """Return sorted rows for the models, destinations and objects of the syncs, by the names of FACT_TABLES."""
     rows: dict[str, set[FactRow]] = {table: set() for table in FACT_TABLES}
     for sync in syncs:
         source, destination, object_ = sync.source_endpoint, sync.destination_endpoint, sync.object_endpoint
@@ -60,7 +60,10 @@ def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow
 
 
 def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:
-    """Write one of FACT_TABLES to an empty file: all workspaces' rows, each once; its columns are text."""
+    """Write one of FACT_TABLES to an empty file, with the rows of all workspaces; all columns are text.
+
+    A row that several workspaces have is written once.
+    """
     schema = pa.schema(dict.fromkeys(FACT_TABLES[table], pa.string()))
     rows = {row[0]: row for rows in by_workspace.values() for row in rows}
     batches = parquet_files.build_batches(sorted(rows.values(), key=lambda row: row[0] or ""), schema, len)
@@ -69,7 +72,7 @@ def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iter
 
 
 def read_fact_table(file: BinaryIO, table: str) -> dict[str, tuple[FactRow, ...]]:
-    """Return the rows of each workspace that write_fact_table() wrote."""
+    """Return the rows of each workspace from a file that write_fact_table() wrote."""
     ids = orjson.loads(parquet_files.read_notes(file).get(WORKSPACES_NOTE, "{}"))
     file.seek(0)
     rows = {row[0]: row for row in parquet_files.read_rows(file, FACT_TABLES[table])}

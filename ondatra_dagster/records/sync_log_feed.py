@@ -1,7 +1,7 @@
-"""The position of the sync log in the published records, and the rows that are missing from it.
+"""The position of the sync log in the published records, and the records that the log doesn't have yet.
 
-The files of a run appear one after the other, and a run begins when all files of the previous one exist. So a
-position needs only the newest run that the log has records of.
+The files of a run appear one after the other, and a run begins when all files of the previous run exist. So a
+position needs only the newest run whose records the log has.
 """
 
 import contextlib
@@ -24,21 +24,21 @@ _FORMAT, _FORMAT_VERSION = "ondatra_sync_log", 1
 
 
 class RecordRowGroup(NamedTuple):
-    """A row group of one published file."""
+    """A row group of one published record file."""
 
     sync_id: str
     run_id: str
     batch_type: RecordFileType
     file_number: int
     row_group: int
-    first_row: int  # the position of its first record in the file
+    first_row: int  # the position of the row group's first record in the file
     row_count: int
     byte_size: int  # bytes, uncompressed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunPosition:
-    """The newest run that the log has records of, and the next row group for each of its file types."""
+    """The newest run whose records the log has, and the next row group for each record type of this run."""
 
     run_id: str
     next_row_groups: Mapping[str, tuple[int, int]]  # record type → the next file's number and the next row group in it
@@ -46,24 +46,27 @@ class RunPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SyncLogPosition:
-    """The position of the log for all syncs; `number` counts the log's commits."""
+    """The position of the log for all syncs, and the number of commits that ondatra made to the log."""
 
     commit_count: int = 0
     syncs: Mapping[str, RunPosition] = dataclasses.field(default_factory=dict)
 
     def first_open_run(self, sync_id: str) -> str:
-        """Return the earliest run that may have records to come; "", which sorts first, if the log has none."""
+        """Return the earliest run that may have records to append.
+
+        Return "", which sorts before all runs, if the log has no records of the sync.
+        """
         return self.syncs[sync_id].run_id if sync_id in self.syncs else ""
 
     def contains(self, piece: RecordRowGroup) -> bool:
-        """Return whether the row group is in the log."""
+        """Return whether the log has the records of this row group."""
         position = self.syncs.get(piece.sync_id)
         if position is None or piece.run_id != position.run_id:
             return piece.run_id < self.first_open_run(piece.sync_id)
         return (piece.file_number, piece.row_group) < tuple(position.next_row_groups.get(piece.batch_type, (0, 0)))
 
     def advance(self, pieces: Iterable[RecordRowGroup]) -> Self:
-        """Return the position after these row groups, which are the next of each sync and type."""
+        """Return the position after these row groups, which must be the next ones of their sync and record type."""
         syncs = dict(self.syncs)
         for row_group in pieces:
             position = syncs.get(row_group.sync_id)
@@ -81,7 +84,7 @@ class SyncLogPosition:
 
     @classmethod
     def load(cls, text: str) -> Self | None:
-        """Return the position in a commit's user metadata; None if the metadata is something else."""
+        """Return the position from a commit's user metadata; None if the metadata doesn't contain a position."""
         try:
             fields = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -98,11 +101,11 @@ class SyncLogPosition:
         return cls(fields["number"], syncs)
 
 
-SyncLogRows: TypeAlias = Any  # a pyarrow.Table with SYNC_LOG_SCHEMA: that library has no types
+SyncLogRows: TypeAlias = Any  # a pyarrow.Table with SYNC_LOG_SCHEMA; Any, because pyarrow has no types
 _TIMESTAMP = RECORD_SCHEMA.field("batch_started_at").type
 SYNC_LOG_SCHEMA = pa.schema(
     {
-        "log_id": pa.string(),  # the same for the same record at each read
+        "log_id": pa.string(),  # each read of a record gives the same id
         "sync_id": pa.string(),
         "sync_run_id": pa.string(),
         "record_identifier": pa.string(),
@@ -117,12 +120,12 @@ SYNC_LOG_SCHEMA = pa.schema(
         "destination_object_id": pa.string(),
     }
 )
-_SOURCE_COLUMNS = {  # the columns that a record has under another name
+_SOURCE_COLUMNS = {  # columns of the log, by name, that have another name in a record
     "sync_id": "sync_configuration_id",
     "record_identifier": "identifier",
     "batch_completed_at": "batch_ended_at",
 }
-_ENDPOINT_FIELDS = {  # columns with one value for a whole run, by their names in its metadata
+_ENDPOINT_FIELDS = {  # columns with one value for a whole run, with their names in the run's metadata
     "source_object_id": "source",
     "destination_id": "destination",
     "destination_object_id": "destination_object",
@@ -130,7 +133,7 @@ _ENDPOINT_FIELDS = {  # columns with one value for a whole run, by their names i
 
 
 def list_missing_row_groups(store: RecordStore, position: SyncLogPosition) -> Iterator[RecordRowGroup]:
-    """Yield this project's published row groups that the log lacks, each sync's oldest runs first."""
+    """Yield this project's published row groups that the log lacks; for each sync, the oldest run first."""
     for sync_id in store.list_syncs():
         for run_id in store.list_runs(sync_id):
             yield from list_missing_row_groups_of_run(store, sync_id, run_id, position)
@@ -139,8 +142,8 @@ def list_missing_row_groups(store: RecordStore, position: SyncLogPosition) -> It
 def list_missing_row_groups_of_run(
     store: RecordStore, sync_id: str, run_id: str, position: SyncLogPosition
 ) -> list[RecordRowGroup]:
-    """Return a run's published row groups that the log lacks; nothing if the run is another project's."""
-    if run_id < position.first_open_run(sync_id):  # its files aren't listed: there may be years of them
+    """Return a run's published row groups that the log lacks; an empty list for another project's run."""
+    if run_id < position.first_open_run(sync_id):  # its files aren't listed, because there may be years of them
         return []
     row_groups = [
         row_group for row_group in _list_row_groups(store, sync_id, run_id) if not position.contains(row_group)
@@ -149,7 +152,7 @@ def list_missing_row_groups_of_run(
 
 
 def read_log_rows(store: RecordStore, piece: RecordRowGroup) -> SyncLogRows:
-    """Return the log's rows for a row group."""
+    """Return the rows of the sync log for a row group's records."""
     file_id = f"{piece.sync_id}/{piece.run_id}/{piece.batch_type}.{piece.file_number}"
     try:
         with store.open_records(piece.sync_id, piece.run_id, (piece.batch_type, piece.file_number)) as file:
@@ -173,7 +176,7 @@ def concatenate_log_rows(rows: list[SyncLogRows]) -> SyncLogRows:
 
 def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[RecordRowGroup]:
     for file in store.list_record_files(sync_id, run_id):
-        with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed the file
             with store.open_records(sync_id, run_id, file) as stream:
                 footer = pq.ParquetFile(stream).metadata
             first_row = 0
@@ -186,9 +189,9 @@ def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[
                 first_row += group.num_rows
 
 
-@functools.lru_cache(maxsize=8)  # the row groups of a run come one after the other
+@functools.lru_cache(maxsize=8)  # a run's row groups are read one after the other
 def _read_endpoint_ids(store: RecordStore, sync_id: str, run_id: str) -> Mapping[str, str | None]:
-    """Return the ids of the run's source and destination; None for each if its metadata is lost."""
+    """Return the ids of the run's source and destination; each id is None if the run's metadata is lost."""
     metadata = store.read_metadata(sync_id, run_id) or {}
     endpoints = {column: metadata.get(name) for column, name in _ENDPOINT_FIELDS.items()}
     return {

@@ -21,9 +21,10 @@ def list_dead_letters(
     offset: int = 0,
     most_rows: int | None = None,
 ) -> Iterator[DeadLetter]:
-    """Yield the dead letters since then, oldest first; after the first `offset` of them, at most `limit`.
+    """Yield the dead letters that died at or after `since`, oldest first.
 
-    Each has at most `most_rows` of the rows that it would send.
+    Skip the first `offset` of them, and yield at most `limit`. Each dead letter contains at most `most_rows`
+    of the rows that its replay would send.
     """
     with open_for_reading(sync.queue_file) as store:
         shape = read_unit_kind(store) if store else None
@@ -41,12 +42,15 @@ def list_dead_letter_reasons(sync: Sync, *, limit: int) -> tuple[FailureReason, 
 
 
 def describe_refusal(letter: DeadLetter) -> str | None:
-    """Return in words when the API refused it; None if it wasn't refused, but failed too often."""
+    """Return a phrase that says at which attempt the API refused the unit.
+
+    Return None if the API didn't refuse the unit, but the unit failed too often.
+    """
     if not letter.is_rejected:
         return None
     return "refused at once" if letter.attempts == 1 else f"refused at attempt {letter.attempts}"
 
 
 def format_unit_name(letter: DeadLetter, sync: Sync) -> str:
-    """Return the unit's name for messages; the one unit of a whole table has no key."""
+    """Return the dead letter's key for messages, or a fixed text for a whole table, which has no key."""
     return "(the whole table)" if not letter.key and sync.is_whole_table else letter.key

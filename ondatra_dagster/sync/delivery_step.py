@@ -1,4 +1,4 @@
-"""The step of a sync run that sends what the queue holds, within the limits of guards, pause and API."""
+"""The step of a sync run that sends the queue's units, as far as the guards, a pause and the API allow."""
 
 import logging
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class DeliveryStep:
-    """The delivery of one run."""
+    """The delivery of one sync run."""
 
     def __init__(self, context: RunContext, bookkeeper: RunBookkeeper, counters: RunCounters) -> None:
         self._sync = context.sync
@@ -31,15 +31,15 @@ class DeliveryStep:
         self._counters = counters
         self._counter = UnitCounter(self._queue)
         self._is_first_run = context.version_from is None
-        # when to look for other state folders, and to show them this run's heartbeat
+        # when to look for other state folders again, and to renew this run's heartbeat
         self._next_check_at = self._ports.clock() + self._ports.publish_seconds
-        self._conflict: OtherStateFolderError | None = None  # another state folder has begun a run since
+        self._conflict: OtherStateFolderError | None = None  # set if another state folder has begun a run meanwhile
 
     def execute(self, removals: RemovalCount | None) -> DeliveryResult:
-        """Deliver until nothing more can be sent now, then call finalize().
+        """Send units until nothing more can be sent now, then call the sink's finalize().
 
-        `removals` is the guard's count. If nothing may be sent, jobs are polled all the same: they may expire
-        meanwhile.
+        `removals` is the delete guard's count of removals. Open jobs are polled even if nothing may be sent,
+        because they may expire meanwhile.
         """
         self._count_planned()
         try:
@@ -101,7 +101,7 @@ class DeliveryStep:
         return delivery
 
     def _publish_and_check(self) -> None:
-        """Publish records that are due; every few seconds, look for other state folders."""
+        """Publish records that are due. Every few seconds, also look for other state folders that deliver."""
         now = self._ports.clock()
         self._bookkeeper.publisher.publish_if_due(now=now)
         if now >= self._next_check_at and not self._conflict:
@@ -122,7 +122,7 @@ class DeliveryStep:
         self._publish_and_check()
 
     def _log_warnings(self, batch: Batch, settled_batch: SettledBatch) -> None:
-        """Log the warnings that push() gave for delivered rows, each message once for a batch."""
+        """Log the warnings that push() gave for delivered rows, each different message once per batch."""
         keys: dict[str, list[str]] = {}
         for warning in settled_batch.warnings:
             keys.setdefault(warning.message, []).append(warning.key)
@@ -134,7 +134,7 @@ class DeliveryStep:
             log.warning(log_format, self._sync.id, batch.number, len(keys) - MAX_SAMPLES)
 
     def _call_finalize(self, push: BatchSink) -> None:
-        """Call finalize() if it is due and all rows have ended."""
+        """Call the sink's finalize() if it is due and no unit waits."""
         if "finalize" not in self._sync.push_config.functions:
             clear_pending_finalize(self._queue)
             return

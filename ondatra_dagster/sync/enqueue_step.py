@@ -16,19 +16,17 @@ from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_tab
 
 
 def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
-    """Enqueue the new changes of the sync's table; return how many versions were enqueued.
+    """Enqueue the new changes of the sync's table; return the number of new table versions.
 
-    Return None if there is no table, or if the sync has never run.
-
-    The function also writes the queue's snapshot. So a queue that is lost later needs no version that is
-    enqueued now. It raises BusyError if another process delivers, OtherStateFolderError if another state folder
-    does.
+    Return None if the model has no table, or if the sync has never run. The function also writes the queue's
+    snapshot, so that rebuilding a lost queue doesn't need these table versions. Raise BusyError if another
+    process delivers the sync, and OtherStateFolderError if another state folder delivers it.
     """
     source = ports.read_source()
     if source is None or not sync.queue_file.exists():
         return None
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # again: others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: other processes may have used the queue until it was locked
         StateFolderConflictCheck(sync, ports).check_before_run()
         recorded_outcomes = recover_queue(queue, sync, ports, source)
         close_crashed_runs(queue, sync, ports)
@@ -41,7 +39,7 @@ def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
 def enqueue_table_changes(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, recorded_outcomes: RecordedOutcomes
 ) -> None:
-    """Enqueue the changes up to the table's present version, and end a restore that was begun."""
+    """Enqueue the changes up to the table's present version, and end the queue's restore if one has begun."""
     now = ports.clock()
     recorded_outcomes.mark_rejected_dead(queue, now)
     for stop_version in _list_stop_versions(queue, sync, source, recorded_outcomes):
@@ -65,13 +63,16 @@ def _enqueue_segment(queue: Queue, segment: FeedSegment, recorded_outcomes: Reco
 def _list_stop_versions(
     queue: Queue, sync: Sync, source: SourceState, recorded_outcomes: RecordedOutcomes
 ) -> Sequence[int]:
-    if sync.is_whole_table:  # only the table's present rows are there to send
+    if sync.is_whole_table:  # only the table's present rows can be sent
         return [source.version] if source.version > queue.watermark else []
     return recorded_outcomes.split_versions(after=queue.watermark, upto=source.version)
 
 
 def _read_segments(queue: Queue, sync: Sync, feed: Feed, source: SourceState, upto: int) -> Iterator[FeedSegment]:
-    """Yield the changes up to this version that aren't in the queue; at a first sync, the whole table."""
+    """Yield the changes up to version `upto` that aren't in the queue yet.
+
+    For a sync's first run, or a sync of whole tables, yield the whole table.
+    """
     watermark = queue.watermark
     if sync.is_whole_table:
         yield read_whole_table(feed, after=watermark, upto=upto, columns=source.columns)

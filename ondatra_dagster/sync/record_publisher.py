@@ -24,13 +24,13 @@ from ondatra_dagster.records.record_schema import RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, InvalidRow, Layout
 
-PUBLISH_SECONDS = 10.0  # records of this time may be lost with a disk; older ones are in the tracking store
-OBJECT_PAYLOAD = 0  # in place of a layout: the payload is a JSON object already, as in invalid rows
+PUBLISH_SECONDS = 10.0  # a lost disk loses only records younger than this; older records are in the tracking store
+OBJECT_PAYLOAD = 0  # instead of a layout's number: the payload is a JSON object already, as in invalid rows
 INVALID_CHUNK_ROWS = 1_000
 
 
 class RecordPublisher:
-    """The publisher of one run's settled rows; it publishes during the run."""
+    """The publisher of one run's settled rows, which publishes while the run is in progress."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class RecordPublisher:
         self._operation = operation
         self._publish_seconds = publish_seconds  # no record waits longer than this for its file
         self._unpublished_rows = 0
-        self._due_at = 0.0  # when the oldest row without a file is due; unknown at first, so at once
+        self._due_at = 0.0  # when the oldest row without a file must get one; 0: unknown, so at once
 
     def add_settled_rows(self, rows: int, *, now: float) -> None:
         """Count newly settled rows, and publish those whose file is due."""
@@ -64,11 +64,11 @@ class RecordPublisher:
             self.publish_due(now=now)
 
     def seconds_to_next(self, *, now: float) -> float:
-        """Return the seconds until the oldest record must have its file; 0 if that is now."""
+        """Return the seconds until the oldest unpublished record must be in a file; 0 if a file is due now."""
         return max(self._due_at - now, 0.0)
 
     def publish_due(self, *, now: float) -> None:
-        """Write a file for each type that has enough rows, or whose rows have waited long enough."""
+        """Write a file for each record type that has enough rows, or whose oldest row has waited long enough."""
         due_kinds = {
             kind
             for kind, rows, oldest_time in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
@@ -77,7 +77,7 @@ class RecordPublisher:
             or is_from_future(oldest_time, now)
         }
         if due_kinds and (self._queue.replaces_rows or self._queue.unit_kind is UnitKind.GROUP):
-            # deletes first: recovery takes a delete before recorded rows for done, unless a record says otherwise
+            # deletes first: recovery counts a delete before recorded rows as done, unless a record says otherwise
             while self._publish_next(RECORDS_DELETED):
                 pass
         for kind in sorted(due_kinds):  # deletes first
@@ -89,7 +89,7 @@ class RecordPublisher:
         )
 
     def publish_all(self) -> None:
-        """Write all rows that are left, first the files that a crash left incomplete."""
+        """Write all settled rows that aren't published yet, first the files that a crash left incomplete."""
         for file in unpublished_records.read_assigned_files(self._queue, self._run_id):
             self._publish_file(file)
         for kind, _, _ in unpublished_records.count_unassigned_rows(self._queue, self._run_id):
@@ -124,7 +124,7 @@ def build_records(
     operation: RecordOperation,
     table_id: str,
 ) -> Iterator[SyncRecord]:
-    """Yield the records of rows that ended, each given with the start and end of its batch."""
+    """Yield a record for each settled row; each input tuple has the batch's start, its end, and the row."""
     for started_at, ended_at, row in settled_rows:
         is_object = row.layout == OBJECT_PAYLOAD
         yield SyncRecord(
@@ -148,7 +148,7 @@ def to_datetime(seconds: float) -> datetime:
 
 
 def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> None:
-    """Note that runs after `since`, up to `upto`, may have recorded invalid rows that are new to the queue."""
+    """Note that runs after `since`, up to `upto`, may have recorded invalid rows that the queue doesn't know."""
     run_span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
     first_run_id, _, last_run_id = (run_span or f"{since}:{upto}").partition(":")
     queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first_run_id, since)}:{max(last_run_id, upto)}")
@@ -157,9 +157,9 @@ def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> No
 def drop_recorded_invalid_rows(
     queue: Queue, tracking: RecordStore, sync_id: str, rows: Iterable[InvalidRow]
 ) -> Iterator[InvalidRow]:
-    """Yield the rows that have no record in the runs that note_runs_with_invalid_records() noted.
+    """Yield the invalid rows without a record in the runs that note_runs_with_invalid_records() noted.
 
-    Without such a note, the queue knows that none of the rows has a record.
+    Without such a note, yield all rows, because none of them has a record.
     """
     run_span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
     if run_span is None:
@@ -173,9 +173,9 @@ def drop_recorded_invalid_rows(
 
 
 def store_invalid_rows(queue: Queue, rows: Iterable[InvalidRow], attempt: PushAttempt, *, upto: int) -> int:
-    """Store invalid rows as records, and note that they are stored; return how many there were.
+    """Store invalid rows as records, and advance the watermark of invalid rows; return the number of rows.
 
-    Both happen in one transaction, so that an invalid row is recorded once.
+    One transaction does both, so that an invalid row is recorded only once.
     """
     stored_count = 0
     with queue.store.write_transaction():

@@ -1,8 +1,9 @@
-"""The search for a sync's records: in files, settled in the queue, and still to be sent; newest first.
+"""The search for a sync's records in three places: record files, settled rows in the queue, and pending rows.
 
-The result shows one moment: the one at which the queue was read. During a run, rows move from the queue into
-files. So the queue is read first and the files second: no row is missed or listed twice. A run that was open at
-that moment counts only with the files whose rows had been chosen by then. Runs that began later don't count.
+Results are sorted newest first. They show the state at the moment when the queue was read. During a run, rows
+move from the queue into files. So the queue is read before the files, and no row is missed or listed twice. If
+a run was open at that moment, only its files whose rows had been chosen by then are searched. Runs that began
+later are left out.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ MAX_LISTED_RUNS = 5  # runs in the error about a run that doesn't exist
 def find_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> Iterator[RecordChunk]:
     """Return the search's records in chunks; raise SelectionError for a run without records.
 
-    Rows that haven't ended belong to the newest run: an older run has nothing to do with them any more.
+    Pending rows count as the newest run's rows, so a search in an older run doesn't return them.
     """
     queue_chunks, files = _search_queue_and_files(sync, tracking, search)
     record_chunks = itertools.chain(queue_chunks, search_runs(tracking, sync.id, search, files))
@@ -58,7 +59,7 @@ def count_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> int
 def _search_queue_and_files(
     sync: Sync, tracking: RecordStore, search: RecordQuery
 ) -> tuple[Iterable[RecordChunk], Sequence[RunRecords]]:
-    """Return the matching records of the queue that haven't ended, and the places of those that have ended."""
+    """Return the matching pending records of the queue, and the places of each run's ended records."""
     runs = set(tracking.list_runs(sync.id))  # also the runs that a lost or older queue doesn't know
     with open_for_reading(sync.queue_file) as store:
         if store is None:
@@ -87,12 +88,12 @@ def _refuse_unknown_run(sync: Sync, run_id: str | None, known_runs: Sequence[str
 
 
 class _QueueMatches(NamedTuple):
-    """The matches in a queue. They are copied, so that the queue is closed before they are used."""
+    """A copy of a queue's matching records, so that the queue is closed before the records are used."""
 
     pending_records: Iterable[RecordChunk]
     last_run: str
-    open_runs: Collection[str]  # the runs that hadn't ended
-    open_run_records: Mapping[str, RunRecords]  # the records of those runs that the search is for
+    open_runs: Collection[str]  # the runs that hadn't ended when the queue was read
+    open_run_records: Mapping[str, RunRecords]  # by run id: the open runs that the search covers
 
 
 _NO_QUEUE = _QueueMatches((), "", (), {})
@@ -133,7 +134,7 @@ class _QueueSearch:
     def _read_unpublished_records(
         self, run_id: str, kind: RecordFileType, files: Sequence[RecordFileId]
     ) -> Iterator[ResultRecord]:
-        """Yield the settled rows of one type that are in none of these files."""
+        """Yield the matching settled rows of one record type that are in none of `files`."""
         numbers = [number for each, number in files if each is kind]
         settled = read_unpublished_rows(self._store, run_id, kind, numbers)
         records = build_records(
@@ -150,7 +151,7 @@ class _QueueSearch:
 
     def _read_pending_records(self) -> Iterator[ResultRecord]:
         text = self._read_meta(UNIT_FORMAT)
-        # the model's own format may differ by now
+        # the sync's present format may differ from the queue's
         unit_format = UnitFormat.load(text) if text else self._sync.unit_format
         queue = PendingRowReader(
             store=self._store,

@@ -1,4 +1,4 @@
-"""The records of a sync run's state: in the queue, in its metadata.json and in the history."""
+"""The notes about a sync run's progress: in the queue, in the run's metadata.json and in the history."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
         _create_publisher(queue, sync, ports, run_id).publish_all()
         recorded_metadata = ports.record_store.read_metadata(sync.id, run_id)
         counts: Any = recorded_metadata and recorded_metadata.get("counts")
-        if not counts:  # if it has counts, the run crashed at its very end, and they are more complete than its files
+        if not counts:  # with counts in its metadata, the run crashed at its very end, and its files show less
             counts = _count_crashed_run(queue, sync, ports, run_id).to_json()
             metadata = dataclasses.replace(_load_metadata(run_note), counts=counts)
             ports.record_store.finish_run(sync.id, run_id, metadata)
@@ -56,7 +56,7 @@ def _count_crashed_run(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> C
 
 
 def record_refusal(context: RunContext, error: OndatraError) -> None:
-    """Add a run that must not begin to the history."""
+    """Add a row to the history for a run that was refused before it began."""
     ports = context.ports
     # a ResyncNeededError shows that earlier runs had begun
     has_queue_or_needs_resync = context.queue.read_meta("table_id") is not None or isinstance(error, ResyncNeededError)
@@ -73,9 +73,9 @@ def record_refusal(context: RunContext, error: OndatraError) -> None:
 
 
 def find_newest_known_run(context: RunContext) -> str | None:
-    """Return the newest run that has left a trace; None if there is none.
+    """Return the id of the sync's newest run; None if no run is known.
 
-    A new or lost queue doesn't know it: then the record store's run folders are searched.
+    A new or lost queue doesn't have the id. In that case, the run folders in the tracking store are searched.
     """
     newest_run_id = max(context.queue.read_meta("last_run") or "", read_restore_upto(context.queue) or "")
     return newest_run_id or find_newest_run(context.sync, context.ports) or None
@@ -92,7 +92,7 @@ class RunBookkeeper:
 
     @classmethod
     def begin_run(cls, context: RunContext, conflict_check: StateFolderConflictCheck) -> Self:
-        """Give the run its id, and note everywhere that it is running."""
+        """Create the run's id, and note in the queue, the tracking store and the history that the run has begun."""
         ports, sync, queue = context.ports, context.sync, context.queue
         run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
         bookkeeper = cls(context, run_id, conflict_check)
@@ -107,7 +107,10 @@ class RunBookkeeper:
         return bookkeeper
 
     def end_run(self, summary: RunSummary, result: RunResult) -> None:
-        """Publish all rows and note the run's end everywhere, in the queue last: until then it counts as crashed."""
+        """Publish all rows, and note the run's end in the tracking store, the history and the queue.
+
+        The queue is last: until then, the run counts as crashed.
+        """
         self.publisher.publish_all()
         ports, sync, queue = self._context.ports, self._context.sync, self._context.queue
         metadata = dataclasses.replace(
@@ -127,7 +130,11 @@ class RunBookkeeper:
         unpublished_records.end_run(queue, self.run_id)
 
     def record_failure(self, summary: RunSummary, result: RunResult) -> None:
-        """Record how the run failed. If the tracking store failed, the next run publishes the rest."""
+        """End the run with a failed or interrupted result.
+
+        If the tracking store can't be written, the end is noted only in the history, and the next run
+        publishes the rest.
+        """
         try:
             self.end_run(summary, result)
         except StateError:
@@ -160,7 +167,7 @@ class RunBookkeeper:
 
 
 def build_past_run(context: RunContext, run_id: str) -> PastRun:
-    """Return a run's row in the history at its start."""
+    """Return the history row of a run that begins."""
     mode, reason = choose_mode(context)
     return PastRun(
         sync_id=context.sync.id,
@@ -177,7 +184,7 @@ def build_past_run(context: RunContext, run_id: str) -> PastRun:
 
 
 def choose_mode(context: RunContext) -> tuple[RunMode, str]:
-    """Return which share of the table the run reads, and why."""
+    """Return the run's mode, which says what share of the table it reads, and the reason for the mode."""
     if context.is_resync:
         return RunMode.FULL, "a resync was requested"
     if context.watermark == NOTHING_ENQUEUED:

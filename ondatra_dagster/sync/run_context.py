@@ -1,4 +1,4 @@
-"""The context of a sync run: its id, its ports to the outside, its options, and the state in which it started."""
+"""The context of a sync run: its ports to the outside, its options, the state in which it started, and its id."""
 
 import dataclasses
 import random as chance
@@ -21,11 +21,11 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """The current state of the model's table, read from its log without Spark."""
+    """The current state of the model's table, read from its Delta log without Spark."""
 
     table_id: str
     version: int
-    invalid_version: int  # of the table of invalid rows; -1 if there is none
+    invalid_version: int  # version of the table of invalid rows; -1 if that table doesn't exist
     invalid_count: int  # rows in that table
     columns: tuple[Column, ...]  # without hidden columns
     row_count: int | None = None  # None: not counted
@@ -36,10 +36,13 @@ class Feed(Protocol):
     """The changes of the model's table. Spark starts only when they are read."""
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """Yield the changes of the versions in (after, upto]; with None the table at `upto`, as inserts."""
+        """Yield the changes of the versions after `after`, up to `upto`.
+
+        If `after` is None, yield all rows of the table at version `upto` as inserts.
+        """
 
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """Yield the rows that became invalid in the versions (after, upto] of the table of invalid rows."""
+        """Yield the rows that became invalid after version `after`, up to `upto`, of the table of invalid rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class Ports:
     history: RunHistory
     find_hold_reason: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks repeatedly
     may_poll: bool = True  # whether open jobs may be polled, even while nothing is sent
-    # whether another definition of the model changed rows after that version
+    # whether another definition of the model changed rows after this version
     has_old_changes: Callable[[int], bool] = lambda _: False
     is_in_sync_log: Callable[[], bool] = lambda: False  # whether the sync log has deliveries of the sync
     notify: Callable[[str], None] = lambda _: None  # shows the user a sentence at once
@@ -77,7 +80,7 @@ class RunOptions:
 
     trigger: str  # the command, the UI, a sensor, a schedule
     dagster_run_id: str | None = None
-    allows_deletes: bool = False  # beyond @max_deletes
+    allows_deletes: bool = False  # send more deletes than @max_deletes allows
     allows_new_state: bool = False  # start like a first run, although another state folder has delivered
 
 
@@ -92,12 +95,12 @@ class RunContext:
     source: SourceState
     started_at: datetime
     watermark: int
-    invalid_watermark: int  # the same for invalid rows
+    invalid_watermark: int  # the watermark of the table of invalid rows
     is_resync: bool = False  # whether the user asked to send all rows again
 
     @classmethod
     def create(cls, sync: Sync, ports: Ports, options: RunOptions, queue: Queue, source: SourceState) -> Self:
-        """Create the context with the present state; with_current_watermarks() updates it after a recovery."""
+        """Create the context with the queue's present state; with_current_watermarks() updates it after a recovery."""
         return cls(
             sync=sync,
             ports=ports,
@@ -116,12 +119,12 @@ class RunContext:
 
     @property
     def version_from(self) -> int | None:
-        """Return the version before the run; None if nothing had been enqueued."""
+        """Return the last table version that was enqueued before the run; None if there was none."""
         return version_of_watermark(self.watermark)
 
 
 def version_of_watermark(watermark: int) -> int | None:
-    """Return a watermark's table version; None if nothing has been enqueued."""
+    """Return the table version of a watermark; None if nothing has been enqueued."""
     return None if watermark == NOTHING_ENQUEUED else watermark
 
 
@@ -130,7 +133,7 @@ _RANDOM_LETTERS = 6
 
 
 def create_run_id(now: datetime, *, after: str | None, random: chance.Random) -> str:
-    """Return an id that sorts after `after`, the newest one: also within one second, or if the clock goes back."""
+    """Return a run id that sorts after `after`, the newest id, even in the same second or after a clock change."""
     run_time = now.astimezone(UTC)
     if after is not None and run_time.strftime(_TIME_FORMAT) <= after.partition("-")[0]:
         run_time = datetime.strptime(after.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC) + timedelta(seconds=1)
@@ -139,7 +142,7 @@ def create_run_id(now: datetime, *, after: str | None, random: chance.Random) ->
 
 
 def parse_start_time(run_id: str) -> datetime | None:
-    """Return when a run began, from its id; None if the text is no run id."""
+    """Return the start of a run, as its id contains it; None if the text isn't a run id."""
     try:
         return datetime.strptime(run_id.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:

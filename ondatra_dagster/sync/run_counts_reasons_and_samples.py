@@ -1,4 +1,7 @@
-"""The counters of a run: its grid, and the messages about its rows. Equal messages count as one reason."""
+"""The counters of a run: how many units had which outcome, and which messages they got.
+
+Equal messages count as one reason.
+"""
 
 import collections
 from collections.abc import Iterable, Iterator
@@ -9,11 +12,11 @@ from ondatra_dagster.row_changes import ChangeType, InvalidRow
 from ondatra_dagster.sync.run_context import RunContext
 from ondatra_dagster.sync.run_summary import MAX_SAMPLES, CountGrid, InvalidRecordSample, load_invalid_samples
 
-MAX_MESSAGES = 1000  # different messages that are counted; a message with a key in it differs each time
+MAX_MESSAGES = 1000  # different messages that are counted: messages that contain a key all differ
 
 
 class MessageCounter:
-    """The counter of one run's messages."""
+    """The counter of the messages that a run's units got."""
 
     def __init__(self) -> None:
         self._units_by_message: collections.Counter[str] = collections.Counter()
@@ -29,7 +32,7 @@ class MessageCounter:
             keys[key] = None
 
     def most_common(self, limit: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
-        """Return the most frequent messages first; of equally frequent ones, the earliest first."""
+        """Return the most frequent messages first. Equally frequent messages keep the order in which they occurred."""
         common_messages = self._units_by_message.most_common(limit)
         return tuple(
             FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in common_messages
@@ -40,7 +43,7 @@ MAX_ERRORS = 5  # different messages that are kept
 
 
 class RunCounters:
-    """The counters of one run."""
+    """The counters of one run's outcomes, messages and invalid rows."""
 
     def __init__(self) -> None:
         self.grid = CountGrid()
@@ -58,7 +61,7 @@ class RunCounters:
         return tuple(self._error_messages)[:MAX_ERRORS]
 
     def add_settled(self, settled_batch: SettledBatch) -> None:
-        """Count the outcomes of a batch."""
+        """Count the outcomes and messages of a settled batch."""
         self.grid.add_attempts(settled_batch.counts)
         self.dead_units += settled_batch.exhausted_units
         self.warned_units += sum(message_units.unit_count for message_units in settled_batch.warnings)
@@ -76,7 +79,7 @@ class RunCounters:
         self._error_messages.setdefault(message)
 
     def sample_invalid_rows(self, rows: Iterable[InvalidRow]) -> Iterator[InvalidRow]:
-        """Yield the invalid rows, and keep the first of them as samples."""
+        """Yield all given invalid rows, and keep the first of them as samples."""
         for row in rows:
             if len(self._new_invalid_samples) < MAX_SAMPLES:
                 self._new_invalid_samples.append(InvalidRecordSample(row.key, ChangeType.INSERT, row.reason))

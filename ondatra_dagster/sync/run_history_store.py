@@ -1,6 +1,6 @@
-"""The history of sync runs: one row for each run, kept in `.ondatra/history.sqlite`.
+"""The history of sync runs: one row for each run, stored in `.ondatra/history.sqlite`.
 
-Single records are in the record store. Rows that are still to be sent are in the queue.
+The record store has the single records. The queue has the rows that are still to be sent.
 """
 
 import collections
@@ -64,10 +64,10 @@ HISTORY_SCHEMA = SqliteSchema(
     ),
 )
 
-# a run that begins holds the sync's queue: so an earlier run that still says "running" has lost its process
+# a run that begins holds the lock of the sync's queue, so the process of an earlier "running" run has ended
 CLOSE_CRASHED = "update sync_runs set result = 'crashed' where sync_id = :sync_id and result = 'running'"
 
-# for a run whose process ended without noting it: the counts are from what it left
+# for a run whose process ended without noting the run's end; the counts are from what the run left
 CLOSE_RUN = """
 update sync_runs set result = 'crashed', counts = :counts
 where sync_id = :sync_id and run_id = :run_id and result = 'running'
@@ -114,7 +114,7 @@ from sync_runs where result <> 'dry' group by sync_id
 """
 # runs that are noted as running, whether or not their process exists
 SELECT_RUNNING = "select sync_id, run_id from sync_runs where result = 'running'"
-# each count has three operations
+# each grid row has a count for each of three operations
 SUM_ROW_COUNTS = """
 select sync_id, cell.key, sum(operation.value)
 from sync_runs, json_each(counts, '$.grid') as cell, json_each(cell.value) as operation
@@ -135,7 +135,7 @@ class RunResult(enum.StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # by Ctrl-C or SIGTERM; what it did until then is counted
-    CRASHED = "crashed"  # its process ended without noting it
+    CRASHED = "crashed"  # its process ended without noting the run's end
     DRY = "dry"
 
 
@@ -149,9 +149,9 @@ class PastRun:
     dagster_run_id: str | None
     started_at: datetime
     ended_at: datetime | None = None
-    trigger: str  # what started it: the command, a sensor, a schedule
+    trigger: str  # what started the run: the command, a sensor, a schedule
     mode: RunMode
-    reason: str  # why that mode, in words
+    reason: str  # why the run has this mode, in words
     version_from: int | None
     version_to: int | None = None
     counts: Mapping[str, Json] = dataclasses.field(default_factory=dict)
@@ -176,9 +176,10 @@ NO_TOTALS = SyncTotals()
 class RunHistory:
     """The history of all sync runs of a project. Any number of processes may use it at the same time.
 
-    `is_at_work` says whether a process holds a sync. If not, a run of the sync without a noted end has crashed.
-    No delivery needs the history: if its file can't be read or written, a warning is logged, and it counts as
-    empty. The history from as_required() raises StateError instead.
+    `is_at_work` returns whether a process holds a sync's lock. If no process does, a run of the sync without
+    a noted end has crashed. Deliveries don't need the history. If its file can't be read or written, a
+    warning is logged, and the history counts as empty. The history from as_required() raises StateError
+    instead.
     """
 
     def __init__(self, path: Path, *, is_at_work: Callable[[str], bool] = lambda _sync_id: True) -> None:
@@ -188,39 +189,40 @@ class RunHistory:
         self.problem: str | None = None  # why the file wasn't used, and what to do
 
     def as_required(self) -> Self:
-        """Return the same history for a caller that can't do without it: it raises StateError."""
+        """Return a copy of this history that raises StateError if its file can't be read or written."""
         required_history = copy.copy(self)
         required_history._is_required = True  # noqa: SLF001 - of the same class
         return required_history
 
     def begin_run(self, run: PastRun) -> None:
-        """Note that a run has begun, and that no earlier run of its sync is running any more.
+        """Add a run that has begun, and mark an earlier run of its sync that is still noted as running as crashed.
 
-        The caller holds the sync's queue. A dry run doesn't hold it, and only calls finish_run().
+        The caller must hold the lock of the sync's queue. A dry run doesn't hold the lock, and only calls
+        finish_run().
         """
         self._write_file((CLOSE_CRASHED, {"sync_id": run.sync_id}), (WRITE_RUN, _to_row(run)))
 
     def finish_run(self, run: PastRun) -> None:
-        """Note how a run ended, in place of the note from its start."""
+        """Write the row of a run that has ended, in place of the row from its start."""
         self._write_file((WRITE_RUN, _to_row(run)))
 
     def close_crashed_run(self, sync_id: str, run_id: str, counts: Mapping[str, Json]) -> None:
-        """Note that a run which is noted as running has crashed, and the counts of its rows."""
+        """Mark a run as crashed if it is still noted as running, and store its counts."""
         text = orjson.dumps(dict(counts)).decode()
         self._write_file((CLOSE_RUN, {"sync_id": sync_id, "run_id": run_id, "counts": text}))
 
     def list_runs(
         self, sync_id: str | None = None, *, limit: int = 20, offset: int = 0, with_dry: bool = False
     ) -> tuple[PastRun, ...]:
-        """Return the newest runs of one sync, or of all, newest first. Dry runs did nothing: only `with_dry` has them.
+        """Return the newest runs of one sync, or of all syncs, newest first, without the first `offset` runs.
 
-        The first `offset` runs are left out.
+        Dry runs are left out unless `with_dry` is true, because they sent nothing.
         """
         past_runs = self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
         return tuple(map(self._with_current_result, past_runs))
 
     def find_run(self, sync_id: str, run_id: str) -> PastRun | None:
-        """Return that run, dry or not; None if the history doesn't have it."""
+        """Return the run with this id, also if it was a dry run; None if the history doesn't have the run."""
         return next(map(self._with_current_result, self._select_runs(sync_id=sync_id, run_id=run_id)), None)
 
     def _select_runs(
@@ -240,10 +242,10 @@ class RunHistory:
         return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, filters)], [])
 
     def _with_current_result(self, run: PastRun) -> PastRun:
-        """Return the run, as crashed if it is noted as running and its process is gone.
+        """Return the run. Its result is `crashed` if it is noted as running and its process is gone.
 
-        The run may have ended in between. It notes its end before it releases its sync, so that note is read
-        last.
+        The run may have ended after its row was read. A run notes its end before it releases the lock, so its
+        row is read again after the lock was checked.
         """
         if run.result is not RunResult.RUNNING or self._is_at_work(run.sync_id):
             return run
@@ -255,13 +257,13 @@ class RunHistory:
         )
 
     def has_begun(self, sync_id: str) -> bool:
-        """Return whether any of the sync's runs may have sent something."""
+        """Return whether any run of the sync may have sent something."""
         return self._read_file(
             lambda store: bool(store.fetch_rows(SELECT_BEGUN, (sync_id, NEVER_BEGUN_REASON))), otherwise=False
         )
 
     def read_newest_runs(self) -> dict[str, PastRun]:
-        """Return each sync's newest run that wasn't dry."""
+        """Return the newest run of each sync, without dry runs."""
         return {run.sync_id: self._with_current_result(run) for run in self._read_runs(SELECT_NEWEST_OF_EACH, {})}
 
     def read_totals(self) -> dict[str, SyncTotals]:
@@ -270,14 +272,14 @@ class RunHistory:
         return self._read_file(lambda store: _read_totals(store, crashed_runs), {})
 
     def count_crashed_runs(self) -> collections.Counter[str]:
-        """Return how many runs of each sync have crashed without a later run that noted it."""
+        """Return, for each sync, how many crashed runs are still noted as running."""
         no_rows: list[SqlRow] = []
         running = self._read_file(lambda store: store.fetch_rows(SELECT_RUNNING), no_rows)
         runs = [self.find_run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is RunResult.CRASHED)
 
     def _read_file(self, read_content: Callable[[SqliteStore], Content], otherwise: Content) -> Content:
-        """Return what is read from the file; `otherwise` if there is no file, or it can't be read."""
+        """Return the result of `read_content`; return `otherwise` if the file doesn't exist or can't be read."""
         try:
             with open_existing_database(self._path, HISTORY_SCHEMA) as store:
                 return read_content(store) if store else otherwise

@@ -1,4 +1,4 @@
-"""The summary of a sync run, which Dagster shows, the history keeps and the checks judge."""
+"""The summary of a sync run, which Dagster shows, the history stores and the checks judge."""
 
 import collections
 import dataclasses
@@ -22,11 +22,11 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import PastRun, RunMode
 
 MAX_SAMPLES = 20
-MAX_STORED_REASONS = 5  # of each kind, in the history
+MAX_STORED_REASONS = 5  # reasons of each kind that the history stores
 
 
 class GridRow(enum.StrEnum):
-    """A row of the grid. planned = succeeded + rejected + failed + in_jobs + not_sent."""
+    """A row of the count grid: an outcome. planned = succeeded + rejected + failed + in_jobs + not_sent."""
 
     PLANNED = "planned"  # what was in the queue for this run
     ATTEMPTED = "attempted"  # succeeded, rejected or failed
@@ -51,7 +51,7 @@ RECORDED_ROWS = frozenset({*GRID_ROW_BY_END.values(), GridRow.INVALID})
 
 
 def describe_counts(counts: Mapping[UnitOperation, int]) -> str:
-    """Return the counts in words: 3 inserts and 1 update."""
+    """Return the counts in words, such as "3 inserts and 1 update", for messages."""
     count_texts = [
         format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)
     ]
@@ -66,37 +66,37 @@ class CountGrid:
     """
 
     cells: collections.Counter[tuple[GridRow, UnitOperation]] = dataclasses.field(default_factory=collections.Counter)
-    known_rows: frozenset[GridRow] = frozenset(GridRow)  # the others are unknown
+    known_rows: frozenset[GridRow] = frozenset(GridRow)  # the counts of other rows are unknown
 
     def add_counts(self, cell: GridRow, counts: Mapping[UnitOperation, int]) -> None:
         for operation, units in counts.items():
             self.cells[cell, operation] += units
 
     def add_attempts(self, outcome_counts: Mapping[UnitOutcome, Mapping[UnitOperation, int]]) -> None:
-        """Add attempted units by their outcome."""
+        """Add the counts of attempted units, given by outcome and operation."""
         for end, counts in outcome_counts.items():
             self.add_counts(GRID_ROW_BY_END[end], counts)
             self.add_counts(GridRow.ATTEMPTED, counts)
 
     def count_unsent(self, in_jobs: Mapping[UnitOperation, int]) -> None:
-        """Count the units in jobs at the end of the run, and the rest of the plan as not sent."""
+        """Count the units in jobs at the end of the run, and count the remaining planned units as not sent."""
         self.add_counts(GridRow.IN_JOBS, in_jobs)
         for operation in UnitOperation:
             counted_units = sum(self.cells[cell, operation] for cell in PLANNED_ROWS)
             self.cells[GridRow.NOT_SENT, operation] += self.cells[GridRow.PLANNED, operation] - counted_units
 
     def total(self, cell: GridRow) -> int:
-        """Return the count of all operations; 0 if it is unknown."""
+        """Return the outcome's count over all operations; 0 if the count is unknown."""
         return sum(self.cells[cell, operation] for operation in UnitOperation)
 
     def known_total(self, cell: GridRow, operation: UnitOperation | None = None) -> int | None:
-        """Return the count of one operation, or of all; None if it is unknown."""
+        """Return the outcome's count for one operation, or for all operations; None if the count is unknown."""
         if cell not in self.known_rows:
             return None
         return self.total(cell) if operation is None else self.cells[cell, operation]
 
     def to_json(self) -> dict[str, Json]:
-        """Return all known counts."""
+        """Return all known counts, by outcome and operation."""
         return {
             cell.value: {op.value: self.cells[cell, op] for op in UnitOperation}
             for cell in GridRow
@@ -117,13 +117,13 @@ class RunCause(NamedTuple):
 
     trigger: str  # the command, a sensor, a schedule
     mode: RunMode
-    reason: str  # why that mode, in words
+    reason: str  # why the run has this mode, in words
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     sync_id: str
-    run_id: str | None  # None: the run had nothing to do, or another one delivers
+    run_id: str | None  # None: there was nothing to do, or another process delivers
     cause: RunCause | None = None
     started_at: datetime
     ended_at: datetime
@@ -135,20 +135,20 @@ class RunSummary:
     unit_noun: str = "row"  # what a unit is called: row or group
     reject_reasons: tuple[FailureReason, ...] = ()  # why units were rejected, most frequent first
     warned_units: int = 0  # units that were delivered with a warning
-    warning_reasons: tuple[FailureReason, ...] = ()  # their messages
+    warning_reasons: tuple[FailureReason, ...] = ()  # the messages of these warnings
     invalid_samples: tuple[InvalidRecordSample, ...] = ()  # samples of invalid rows
     failure_reasons: tuple[FailureReason, ...] = ()  # why rows failed that are retried, most frequent first
     first_errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     dead_units: int = 0  # units that ran out of attempts in this run
     is_outage: bool = False
-    removals: RemovalCount | None = None  # what the guard found; None: it checked nothing
+    removals: RemovalCount | None = None  # the delete guard's count; None: nothing was checked
     pending_samples: tuple[PendingKey, ...] = ()  # samples of the rows that are still to be delivered
     message: str = ""  # a sentence for the user
     queue_read_at: datetime | None = None  # when `queue` was read, if the run had ended before
 
     @classmethod
     def without_run(cls, sync_id: str, message: str, *, end_time: datetime) -> Self:
-        """Return the summary of a run that couldn't read its queue."""
+        """Return the summary of a sync whose run didn't begin, so that its queue wasn't read."""
         return cls(
             sync_id=sync_id,
             run_id=None,
@@ -167,11 +167,11 @@ class RunSummary:
 
     @property
     def is_past(self) -> bool:
-        """Return whether the summary was made after the run: what the run found about the API may have changed."""
+        """Return whether the summary was made after the run's end. The API's state may have changed since."""
         return self.queue_read_at is not None
 
     def to_json(self) -> dict[str, Json]:
-        """Return what the history keeps, for a check that is run alone later."""
+        """Return the counts, samples and reasons that the history stores, for a check that is run alone later."""
         return {
             "grid": self.grid.to_json(),
             "died": self.dead_units,
@@ -185,13 +185,13 @@ class RunSummary:
 
 
 def load_invalid_samples(run: PastRun) -> tuple[InvalidRecordSample, ...]:
-    """Return the samples of invalid rows that to_json() wrote."""
+    """Return a past run's samples of invalid rows, which RunSummary.to_json() wrote."""
     counts: Mapping[str, Any] = run.counts
     return tuple(InvalidRecordSample(*fields) for fields in counts.get("invalid", ()))
 
 
 def load_undelivered_reasons(run: PastRun) -> tuple[FailureReason, ...]:
-    """Return why rows of a run weren't delivered, most frequent reason first."""
+    """Return the reasons why rows of a past run weren't delivered, most frequent first."""
     reasons = [*_load_reasons(run, "failure_reasons"), *_load_reasons(run, "reject_reasons")]
     return tuple(sorted(reasons, key=lambda reason: -reason.unit_count))
 
@@ -206,7 +206,7 @@ def _load_reasons(run: PastRun, name: str) -> tuple[FailureReason, ...]:
 
 
 def load_grid(run: PastRun) -> CountGrid:
-    """Return the grid that to_json() wrote; for a dry run, the expected counts."""
+    """Return the count grid of a past run; for a dry run, the expected counts."""
     counts: Mapping[str, Any] = run.counts.get("grid", {})  # type: ignore[assignment]
     grid = CountGrid(known_rows=frozenset(map(GridRow, counts)))
     for cell, row in counts.items():
@@ -216,7 +216,7 @@ def load_grid(run: PastRun) -> CountGrid:
 
 
 def summarize_past_run(run: PastRun) -> RunSummary:
-    """Return the summary of a run in the history, without its queue and other things that change later."""
+    """Return the summary of a run in the history, without the queue and other facts that change after a run."""
     counts: Mapping[str, Any] = run.counts
     return RunSummary(
         sync_id=run.sync_id,
@@ -239,16 +239,16 @@ def summarize_past_run(run: PastRun) -> RunSummary:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunResult:
-    """The result of a run that stopped before it sent anything."""
+    """The result of a dry run, which stops before it sends anything."""
 
-    summary: RunSummary  # with the queue that the run would find; its planned units are what push would get
+    summary: RunSummary  # with the queue that a run would find; its planned units are those that push() would get
     expected_changes: ExpectedChanges = NO_EXPECTED_CHANGES
     source_rows: int | None = None  # rows of the model's table after the run; None: not counted
     refusal: str = ""  # why a run would fail and send nothing
 
     @property
     def counts(self) -> dict[str, int | None]:
-        """Return all counts, by the names that users and programs know."""
+        """Return all counts of the dry run, by the names that users and programs know."""
         queue, change_counts = self.summary.queue, self.expected_changes.change_counts
         return {
             "source_rows": self.source_rows,
@@ -264,22 +264,22 @@ class DryRunResult:
         }
 
     def to_json(self) -> dict[str, Json]:
-        """Return what the history keeps: numbers, no rows."""
+        """Return the counts that the history stores; it stores no rows of a dry run."""
         return {"grid": self.summary.grid.to_json(), "dry": dict(self.counts)}
 
     @classmethod
     def from_refusal(cls, summary: RunSummary, reason: str) -> Self:
-        """Return the result of a run that would end before it read a row."""
+        """Return the result for a run that would be refused before it reads a row."""
         return cls(summary=dataclasses.replace(summary, message=reason), refusal=reason)
 
 
 def load_dry_run_counts(run: PastRun) -> Mapping[str, int | None]:
-    """Return a dry run's numbers from the history; none for a run that wasn't dry."""
+    """Return a dry run's counts from the history; an empty mapping for a run that wasn't dry."""
     dry_run_counts: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
     return dry_run_counts
 
 
 def load_expected_changes(run: PastRun) -> RowChangeCounts | None:
-    """Return a dry run's expected changes of the destination's rows; None for a run that wasn't dry."""
+    """Return how a dry run expects the destination's rows to change; None for a run that wasn't dry."""
     dry_run_counts: Mapping[str, Any] = load_dry_run_counts(run)
     return RowChangeCounts(*(dry_run_counts[name] for name in RowChangeCounts._fields)) if dry_run_counts else None

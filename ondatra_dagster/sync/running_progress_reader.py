@@ -1,4 +1,4 @@
-"""The progress of a sync run that hasn't ended, read by other processes."""
+"""The progress of a sync run that hasn't ended, as other processes read it."""
 
 import time
 from collections.abc import Callable
@@ -24,9 +24,10 @@ class LiveProgress(NamedTuple):
 def read_live_progress(
     sync: Sync, tracking: RecordStore, *, clock: Callable[[], float] = time.time
 ) -> LiveProgress | None:
-    """Return the progress of the sync's current run; None if there is none.
+    """Return the progress of the sync's current run; None if no run is in progress.
 
-    A crashed run has left the same in the queue. So the lock decides: the process of a current run holds it.
+    A crashed run leaves the same notes in the queue as a current run. Only a current run's process holds the
+    sync's lock, so the lock is checked first.
     """
     if not is_locked(sync.lock_file):
         return None

@@ -1,4 +1,4 @@
-"""The guards before sending: a pause, and deletes that the user has to allow."""
+"""The guards that keep a run from sending: a pause, dry sinks, and deletes that the user has to allow."""
 
 from collections.abc import Callable, Iterator
 
@@ -23,9 +23,9 @@ from ondatra_dagster.sync.sync_definition import Sync
 def check_removals(
     queue: Queue, sync: Sync, source: SourceState, feed: Feed, *, is_allowed: bool
 ) -> RemovalCount | None:
-    """Return the removals in the queue that weren't allowed before; None if the model sets no limit.
+    """Return the count of queued removals that weren't allowed before; None if the model sets no limit.
 
-    With `is_allowed` they are allowed, now and at each later try.
+    With `is_allowed`, these removals are allowed, for this run and each later attempt.
     """
     if sync.limits.max_deletes is None:
         return None
@@ -38,7 +38,10 @@ def check_removals(
 
 
 def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | None]) -> RemovalCount | None:
-    """Return the same for a caller that only reads; `rows` returns how many rows the model's table has."""
+    """Return the count of queued removals without a write to the queue; None if the model sets no limit.
+
+    `rows` returns the number of rows of the model's table.
+    """
     if sync.limits.max_deletes is None:
         return None
     return count_removals(
@@ -47,7 +50,7 @@ def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | No
 
 
 def choose_measure(sync: Sync) -> RemovalUnit:
-    """Return which units count as removed in the sync's table."""
+    """Return the unit in which the sync's removals are counted: key, group or row."""
     kind = sync.model.kind
     if kind.replaces_rows:
         return RemovalUnit("row", counts_shrinkage=True, is_mirror=sync.unit_shape is UnitKind.MIRROR)
@@ -55,17 +58,17 @@ def choose_measure(sync: Sync) -> RemovalUnit:
 
 
 def unit_noun(sync: Sync) -> str:
-    """Return what users call a unit of the sync."""
+    """Return the word for a unit of the sync in messages: group or row."""
     return "group" if sync.model.kind.delivers_groups else "row"
 
 
 def count_table_units(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int | None:
-    """Return how many units the table has; None if unknown. Groups are counted, which reads the table."""
+    """Return how many units the table has; None if unknown. A count of groups may have to read the table."""
     return _read_table_size(queue, sync, source, feed) if sync.model.kind.delivers_groups else source.row_count
 
 
 def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int:
-    """Return how many keys, groups or rows the table has; count an unknown number, and store it."""
+    """Return how many keys, groups or rows the table has. If unknown, count them and store the number."""
     if source.row_count is not None and not sync.model.kind.delivers_groups:
         return source.row_count
     size = read_table_size(queue.store)
@@ -76,7 +79,7 @@ def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) 
 
 
 def _iterate_key_marks(feed: Feed, version: int) -> Iterator[int]:
-    """Yield a 1 for each delivery key of the table at this version."""
+    """Yield the number 1 for each delivery key of the table at this version."""
     previous_key = None
     for segment in feed.segments(None, version):
         for page in segment.pages:
@@ -87,7 +90,7 @@ def _iterate_key_marks(feed: Feed, version: int) -> Iterator[int]:
 
 
 def find_hold_reason(sync: Sync, settings: Settings) -> str | None:
-    """Return why nothing of the sync may be sent now; None if it may be sent."""
+    """Return the reason why the sync may send nothing now; None if it may send."""
     if settings.sinks == "dry":
         return "sinks are dry, nothing was sent"
     if sync.pause_file.exists():
@@ -96,7 +99,7 @@ def find_hold_reason(sync: Sync, settings: Settings) -> str | None:
 
 
 def pause_sync(sync: Sync) -> None:
-    """Pause the sync: its changes are enqueued, and nothing is sent."""
+    """Pause the sync: its changes are still enqueued, but not sent."""
     make_state_folder_private(sync.state_folder)
     with explain_file_errors(sync.pause_file):
         sync.pause_file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -104,7 +107,7 @@ def pause_sync(sync: Sync) -> None:
 
 
 def resume_sync(sync: Sync) -> bool:
-    """Let the sync continue; return whether it was paused."""
+    """End the sync's pause; return whether the sync was paused."""
     with explain_file_errors(sync.pause_file):
         was_paused = sync.pause_file.exists()
         sync.pause_file.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
-"""The four checks of a sync, which judge a run and the queue that it left.
+"""The four checks of a sync, which judge a run and the queue after it.
 
-A problem that a run met while it sent is an ERROR of that run. A later run with nothing to send has called no
-API, so for it the same problem is a warning. Only what the queue itself shows can be an ERROR then.
+A problem during sending is an ERROR of the run that sent. A later run with nothing to send has called no API,
+so it reports the same problem as a warning. For such a run, only a problem that is visible in the queue can be
+an ERROR.
 """
 
 import dataclasses
@@ -50,7 +51,7 @@ class SyncLimits:
         return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected_units, of=attempted_units)
 
     def has_too_many_deletes(self, removals: RemovalCount) -> bool:
-        """Return whether these are more removals than allowed; a share of an unknown number counts as too many."""
+        """Return whether the removals exceed @max_deletes. A percentage of an unknown number counts as exceeded."""
         if self.max_deletes is None or removals.is_allowed or not removals.removed_count:
             return False
         if self.max_deletes.is_percentage and removals.total_count is None:
@@ -59,9 +60,9 @@ class SyncLimits:
 
 
 def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """Return WARN for any reject, dead letter or warning; ERROR if the run had only rejects, or too many of them.
+    """Return WARN for any reject, dead letter or warning; ERROR if all attempted units or too many were rejected.
 
-    For a past run all of these are a WARN.
+    For a past run, return WARN in all these cases.
     """
     rejected_count = run.grid.total(GridRow.REJECTED)
     dead_count = run.queue.dead_units if run.queue else 0
@@ -106,22 +107,22 @@ def _find_reject_problem(run: RunSummary, limits: SyncLimits) -> str | None:
 
 
 def format_reasons(reasons: Iterable[FailureReason]) -> tuple[Mapping[str, Json], ...]:
-    """Return each reason as a line of a table."""
+    """Return each reason as a row of a table, with its units and their keys."""
     return tuple({"reason": reason.message, "units": reason.unit_count, "keys": reason.key_list} for reason in reasons)
 
 
 def format_pending_keys(rows: Iterable[PendingKey]) -> tuple[Mapping[str, Json], ...]:
-    """Return each row that is still to be delivered as a line of a table."""
+    """Return each pending row as a row of a table, with its attempts and its error."""
     return tuple(
         {"key": row.key, "change": row.operation.value, "attempts": row.attempts, "error": row.error} for row in rows
     )
 
 
 def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """Return WARN while rows wait; ERROR if the API is down, nothing arrived, or rows were given up or too old.
+    """Return WARN while rows wait, or while finalize() is due again after a failure.
 
-    For a past run, only rows that are too old are an ERROR. A finalize() that failed and is still due is a
-    WARN.
+    Return ERROR if the API is down, nothing was delivered, rows failed too often, or a row has waited longer
+    than @max_lag. For a past run, only this wait is an ERROR.
     """
     queue = run.queue
     waiting_units = queue.depth if queue else 0
@@ -169,7 +170,10 @@ def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
 
 
 def _format_next_try(run: RunSummary, now: float) -> str:
-    """Return in how long a past run's rows are retried; "" with open jobs, because the next due time may be theirs."""
+    """Return the time until a past run's rows are retried, as " in …"; "" if this time is unknown.
+
+    With open jobs it is unknown, because the next due time may be that of a poll.
+    """
     due_at = run.queue.next_due_at if run.queue and run.is_past and not run.queue.units_in_jobs else None
     return f" in {format_duration(due_at - now)}" if due_at and due_at > now else ""
 
@@ -191,7 +195,7 @@ def _describe_no_delivery(run: RunSummary) -> str | None:
 
 
 def _is_resolved(run: RunSummary) -> bool:
-    """Return whether all that a past run couldn't deliver is settled by now."""
+    """Return whether this is a past run, and all rows that it couldn't deliver are settled by now."""
     return run.is_past and not (run.queue and run.queue.depth)
 
 
@@ -223,7 +227,7 @@ def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResul
 
 
 def check_deletes(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
-    """Return ERROR if more would be removed than @max_deletes allows: then nothing is sent."""
+    """Return ERROR if the pending changes remove more than @max_deletes allows; such a run sends nothing."""
     removals = run.removals
     if removals is None or not removals.removed_count:
         return _build_deletes_result(Severity.PASS, "no pending change removes anything", removals)
@@ -264,5 +268,5 @@ SYNC_CHECKS = {
 
 
 def run_sync_checks(run: RunSummary, limits: SyncLimits) -> tuple[SyncCheckResult, ...]:
-    """Return the results of all checks."""
+    """Return the results of all four checks for a run."""
     return tuple(check(run, limits) for check in SYNC_CHECKS.values())

@@ -34,7 +34,7 @@ class Sync:
 
     @property
     def lock_file(self) -> Path:
-        """Return the path of the lock; the process that writes the queue holds it."""
+        """Return the path of the queue's lock file; the process that writes the queue holds the lock."""
         return queue_lock_path(self.queue_file)
 
     @property
@@ -42,28 +42,34 @@ class Sync:
         return self.queue_file.with_suffix(".journal")
 
     def open_queue(self) -> AbstractContextManager[Queue]:
-        """Open the sync's queue to write it; raise BusyError if another process writes it."""
+        """Open the sync's queue for writing; raise BusyError if another process has it open for writing."""
         return open_queue_for(self.unit_format, self.queue_file, lock=self.lock_file)
 
     @property
     def unit_format(self) -> UnitFormat:
-        """Return what decides the names and the shape of the units, as far as this is known without the table."""
+        """Return the format of the queue's units: kind, key columns and batch size.
+
+        The types of the key columns are missing, because only the table has them.
+        """
         model = self.model
         return UnitFormat(model.kind.name, model.key_columns, self.push_config.push.batch_size)
 
     @property
     def unit_shape(self) -> UnitKind:
-        """Return the kind of the queue's units."""
+        """Return the kind of the queue's units, such as groups or a mirror."""
         return self.unit_format.unit_kind
 
     @property
     def delivers_by_key(self) -> bool:
-        """Return whether a unit is named by its key's value; otherwise by the rowid, or it is the whole table."""
+        """Return whether the name of a unit is its key's value.
+
+        Otherwise the name is the rowid, or the unit is the whole table.
+        """
         return is_named_by_key(self.model.kind, self.unit_shape)
 
     @property
     def identifier_hint(self) -> str | None:
-        """Return what a user has to search for, if it isn't the value of one column."""
+        """Return a description of the sync's identifiers for a search; None if they are the values of one column."""
         if not self.delivers_by_key:
             return "the numbers of __ondatra_rowid"
         names = self.model.key_columns
@@ -75,7 +81,7 @@ class Sync:
 
     @property
     def operation(self) -> RecordOperation:
-        """Return the operation that an insert or an update is at the destination."""
+        """Return the operation that the records have for inserts and updates: mirror, append or upsert."""
         if self.unit_shape is UnitKind.MIRROR:
             return RecordOperation.MIRROR
         return RecordOperation.APPEND if self.model.kind.is_insert_only else RecordOperation.UPSERT
@@ -95,5 +101,5 @@ class Sync:
 
     @property
     def pause_file(self) -> Path:
-        """Return the path of the file that pauses the sync while it exists."""
+        """Return the path of the pause file. The sync is paused while this file exists."""
         return pause_flag_path(self.queue_file)

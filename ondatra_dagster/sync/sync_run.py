@@ -1,9 +1,8 @@
 """A sync run from end to end: recover the queue, enqueue, check deletes, deliver, publish, summarize.
 
-Each step can be interrupted at any moment; the next run continues from what is on disk. The counts are in
-run_counts_reasons_and_samples, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
-
-A dry run does the steps before the delivery, on a copy of the queue.
+Each step can be interrupted at any moment; the next run continues from what is on disk. The module
+run_counts_reasons_and_samples has the counters, run_bookkeeping the run's stored state, and delivery_step the
+sending. A dry run does the steps before the delivery, on a copy of the queue.
 """
 
 import contextlib
@@ -51,7 +50,7 @@ INTERRUPTED_MESSAGE = "it was interrupted; the next run continues from there"
 
 
 def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
-    """Deliver the sync's rows as far as that is possible now, and summarize the outcomes.
+    """Deliver the sync's rows as far as possible now, and return a summary of the outcomes.
 
     If another process delivers this sync, or there is nothing to do, the summary says so and has no run id.
     """
@@ -64,7 +63,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy_error:
             return RunSummary.without_run(sync.id, str(busy_error), end_time=at)
-        source = ports.read_source() or source  # again: others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: other processes may have used the queue until it was locked
         context = RunContext.create(sync, ports, options, queue, source)
         try:
             conflict_check.check_before_run()
@@ -79,7 +78,7 @@ def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
 
 
 def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
-    """Correct times in the queue from a clock that was ahead, and log that."""
+    """Correct times that a clock set ahead has left in the queue, and log a warning about them."""
     latest_time = correct_times(queue, now)
     if latest_time is not None:
         latest_text, now_text = (
@@ -93,7 +92,7 @@ def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
 
 
 def summarize_missing_table(sync: Sync, end_time: datetime) -> RunSummary:
-    """Return the summary of a sync whose model has never run."""
+    """Return the summary of a sync whose model has no table yet."""
     message = f"{sync.model.name} has no table yet; it is created when the model runs"
     return RunSummary.without_run(sync.id, message, end_time=end_time)
 
@@ -138,7 +137,11 @@ class SyncRun:
             raise
 
     def _record_failure(self, bookkeeper: RunBookkeeper, error: BaseException) -> None:
-        """Record that the run failed. After an interruption, the interruption most likely caused the error."""
+        """Record that the run failed.
+
+        If a signal was received, record an interruption and raise InterruptedRunError: the signal most likely
+        caused the error.
+        """
         if interruption.received_signal():
             bookkeeper.record_failure(
                 self._build_summary(bookkeeper.run_id, message=INTERRUPTED_MESSAGE), RunResult.INTERRUPTED
@@ -148,7 +151,7 @@ class SyncRun:
         bookkeeper.record_failure(self._build_summary(bookkeeper.run_id, message=str(error)), RunResult.FAILED)
 
     def execute_dry(self, recorded_outcomes: RecordedOutcomes, run_id: str) -> RunSummary:
-        """Do what a run does before it sends its first row; leave the queue in that state."""
+        """Execute the steps of a run up to its first send; leave their changes in the queue."""
         self._enqueue_and_store_invalid(recorded_outcomes, run_id)
         self._check_removals()
         self._counters.grid.add_counts(GridRow.PLANNED, count_units(self._queue))
@@ -163,7 +166,7 @@ class SyncRun:
         )
 
     def _can_send_or_poll(self) -> bool:
-        """Return whether units of the queue may be sent now, or jobs polled."""
+        """Return whether units of the queue may be sent now, or jobs may be polled now."""
         status = read_status(self._queue.store, now=self._ports.clock())
         return (status.can_send and self._ports.may_send()) or (status.polls_due > 0 and self._ports.may_poll)
 
@@ -185,12 +188,12 @@ class SyncRun:
             self._sync,
             self._source,
             self._ports.feed,
-            # while nothing is sent, nothing is allowed: removals that come until then would be allowed with it
+            # not while nothing may be sent: removals that are enqueued until then would be allowed too
             is_allowed=self._context.options.allows_deletes and self._ports.may_send(),
         )
 
     def _describe_hold(self) -> str:
-        """Return why nothing may be sent, and what is pending; "" if rows may be sent."""
+        """Return the reason why nothing may be sent, and what is pending; "" if units may be sent."""
         hold_reason = self._ports.find_hold_reason()
         planned_text = describe_counts(count_units(self._queue)) if hold_reason else ""
         return f"{hold_reason}: {planned_text} pending" if planned_text else hold_reason or ""
@@ -223,10 +226,10 @@ class SyncRun:
 
 
 def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
-    """Run on a copy of the queue, up to the first row that would be sent; return what a run would send.
+    """Execute a run on a copy of the queue, up to its first send; return what a run would send.
 
-    The sync's queue has to be a copy, and the tracking store one that discards writes. If a run would refuse, the
-    result has the reason. Only a row in the history is left.
+    The sync's queue must be a copy, and the tracking store must discard writes. If a run would be refused,
+    the result has the reason. The dry run leaves only its row in the history.
     """
     at = ports.now()
     source = ports.read_source()

@@ -1,6 +1,6 @@
-"""Two adapters of a change feed: a whole table as one unit, and a dry run's clone that continues its original.
+"""Two adapters of a change feed: a whole table as one unit, and an original table continued by its dry-run clone.
 
-Any change of a whole table gives its whole content as one unit, which may be empty.
+Any change of a whole table yields the table's whole content as one unit, which may have no rows.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ WHOLE_TABLE_KEY = ""  # the key of the only unit
 
 
 def read_whole_table(feed: Feed, *, after: int, upto: int, columns: tuple[Column, ...]) -> FeedSegment:
-    """Return the table's content at `upto`, as the change since `after`."""
+    """Return the table's whole content at version `upto` as the one change since version `after`."""
     return FeedSegment(after, upto, _read_whole_table_pages(feed, upto, Layout(columns)))
 
 
@@ -30,15 +30,15 @@ def _read_whole_table_pages(feed: Feed, upto: int, layout: Layout) -> Iterator[F
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CloneFeed:
-    """The feed of an original table followed by the feed of its clone; the same for their tables of invalid rows."""
+    """The feed of an original table, followed by the feed of its clone; also for their tables of invalid rows."""
 
     original_feed: Feed
     clone_feed: Feed
     clone_start_version: int  # the version of the original that is the clone's version 0
-    clone_start_invalid_version: int | None  # the same for invalid rows; None if the original has no table of them
+    clone_start_invalid_version: int | None  # the same for the table of invalid rows; None: it doesn't exist
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """Yield a feed's segments; the content with which the clone starts is no change."""
+        """Yield the original's segments, then the clone's; the content with which the clone starts isn't a change."""
         if after is None:
             yield from (
                 self._read_clone_segments(None, upto)
@@ -64,7 +64,7 @@ class CloneFeed:
         return page._replace(changes=changes)
 
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """Yield the invalid rows in the same way."""
+        """Yield the original's invalid rows, then those that became invalid in the clone."""
         at = self.clone_start_invalid_version
         if at is None:
             yield from self.clone_feed.invalid_rows(after, upto)

@@ -1,8 +1,8 @@
 """The access control of the UI: a middleware that checks a request's host, path, method and token.
 
-The UI is on the user's own machine, and any web page in their browser could send requests to it. So a foreign host
-name is refused (DNS rebinding can make it mean this machine), and so is a request without the token. The token is in
-the address once, then in a cookie.
+The UI is on the user's own machine, and any web page in their browser could send requests to it. A request with
+a foreign host name is refused, because DNS rebinding can make this name mean this machine. A request without
+the token is refused, too. The token is first in the address, then in a cookie.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 ALLOWED_METHODS = ("GET", "HEAD")
-# paths that no browser and no proxy takes for the address of another host
+# paths that no browser and no proxy interprets as the address of another host
 PATH_PATTERN = re.compile(r"/(?!/)[^\\\x00-\x1f\x7f]*")
 TOKEN_PARAMETER = "token"  # noqa: S105 - the name of a query parameter
 YEAR_SECONDS = 31_536_000
@@ -47,7 +47,7 @@ RefusalBuilder = Callable[[int, str], Response]
 
 
 class AccessControl:
-    """A middleware that passes requests to the pages or refuses them. Each response gets SECURITY_HEADERS."""
+    """A middleware that passes a request to the pages or refuses it. Each response gets SECURITY_HEADERS."""
 
     def __init__(
         self, pages: ASGIApp, *, port: int, token: str, refuse: RefusalBuilder, public: Collection[str]
@@ -69,7 +69,7 @@ class AccessControl:
         await answer(scope, receive, send_with_headers)
 
     def _refuse_or_redirect(self, request: Request) -> Response | None:
-        """Return the refusal or the redirect; None when the request is allowed."""
+        """Return the response that refuses or redirects the request; None if the request is allowed."""
         if request.headers.getlist("host") != [request.headers.get("host")] or (
             request.headers["host"] not in self._hosts
         ):
@@ -91,7 +91,7 @@ class AccessControl:
         return self._build_refusal(403, NO_TOKEN_MESSAGE)
 
     def _redirect_without_token(self, request: Request) -> Response:
-        """Redirect to the same page without the token, so that the user may keep and show the address."""
+        """Return a redirect to the same page without the token, so that the user may keep and share the address."""
         parameters = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN_PARAMETER]
         query = f"?{urlencode(parameters)}" if parameters else ""
         address = f"http://{request.headers['host']}{quote(_raw_path(request))}{query}"
@@ -102,7 +102,7 @@ class AccessControl:
 
 
 def _raw_path(request: Request) -> str:
-    """Return the requested path. `request.url` parses it, and fails if it isn't a URL."""
+    """Return the requested path as received. `request.url` would raise an error if the path isn't a valid URL."""
     path: str = request.scope["path"]
     return path
 
@@ -112,14 +112,14 @@ TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # the format of token_urlsafe(
 
 
 def read_or_create_token(state: Path) -> str:
-    """Return the token in the project's state folder, which only its owner can read; create it if missing."""
+    """Return the token in the project's state folder, which only the owner can read; create a missing token."""
     make_state_folder_private(state)
     path = state / FILE_NAME
     with explain_file_errors(path), contextlib.suppress(FileNotFoundError):
         token = path.read_text(encoding="ascii", errors="replace")
         if TOKEN_PATTERN.fullmatch(token) and not path.stat().st_mode & 0o077:
             return token
-        path.unlink()  # half written, or readable by other users, who may have read it
+        path.unlink()  # the token is incomplete, or other users may have read it
     return _create_token(path)
 
 

@@ -1,4 +1,4 @@
-"""The bar charts of counts over runs, in SVG. A table or a text next to them has the same counts."""
+"""The bar charts of counts over runs, in SVG. A table or a text next to each chart has the same counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,17 +6,17 @@ from typing import NamedTuple
 from ondatra_dagster.ui.html_builder import Html, element
 
 HEIGHT = 100
-BAR_SPACING = 10  # the width of one run's place
+BAR_SPACING = 10  # the width of one run's bar with the space around it
 BAR_WIDTH = 7
 MIN_BAR_HEIGHT = 1.5  # so that every count above zero is visible
-# a bar that is this many times higher than usual is cut off, so that the others are visible
+# bars are cut off if the highest exceeds the upper quartile this many times, so that the others stay visible
 OUTLIER_FACTOR = 4
 
 
 class Bar(NamedTuple):
-    """A bar: one run's counts, from the bottom up."""
+    """The bar of one run, with its counts stacked from the bottom up."""
 
-    counts: Mapping[str, int]  # class → count
+    counts: Mapping[str, int]  # CSS class → count
     title: str
     link: str | None = None
 
@@ -27,14 +27,14 @@ class Bar(NamedTuple):
 
 class Chart(NamedTuple):
     svg: Html
-    max_value: int  # the count of a bar with the full height
-    has_cut_bars: bool  # whether a bar has a larger count
+    max_value: int  # the count that a bar of the full height shows
+    has_cut_bars: bool  # whether a bar has a count above max_value
 
 
 def draw_bars(
     bars: Sequence[Bar], *, label: str, places: int, class_: str, min_height: float = MIN_BAR_HEIGHT
 ) -> Chart:
-    """Draw stacked bars from left to right, in the last of `places` places."""
+    """Draw stacked bars from left to right. A chart has room for `places` bars; the last places are used."""
     max_value = _scale_maximum([bar.total for bar in bars])
     offset = places - len(bars)
     svg = element(
@@ -53,7 +53,7 @@ def draw_bars(
 
 
 def _scale_maximum(totals: Sequence[int]) -> int:
-    """Return the highest total; with outliers, twice the upper quartile."""
+    """Return the count for the full height: the highest total, or with outliers, twice the upper quartile."""
     nonzero_totals = sorted(total for total in totals if total)
     if not nonzero_totals:
         return 1
@@ -62,8 +62,11 @@ def _scale_maximum(totals: Sequence[int]) -> int:
 
 
 def _segment_heights(bar: Bar, top: int, min_height: float) -> dict[str, float]:
-    """Return the heights of the bar's nonzero counts. Small ones get a minimum, taken from the largest."""
-    full_count = max(top, bar.total)  # a bar that is cut off shows the shares of its counts
+    """Return the height of each nonzero count in the bar.
+
+    Small counts get a minimum height, which is taken from the largest count.
+    """
+    full_count = max(top, bar.total)  # a bar that is cut off still shows its counts in proportion
     heights = {name: max(min_height, HEIGHT * count / full_count) for name, count in bar.counts.items() if count}
     if heights:
         largest_name = max(heights, key=lambda name: heights[name])
@@ -90,5 +93,5 @@ def _draw_bar(bar: Bar, heights: Mapping[str, float], top: int, x_offset: float)
     if bar.total > top:
         shapes.append(element("rect", x=bar_left, y=8, width=BAR_WIDTH, height=3, class_="cut"))
     group = element("g", element("title", bar.title), shapes)
-    # the table has the same link, so the Tab key skips the bars
+    # the Tab key skips the bars, because the table has the same links
     return element("a", group, href=bar.link, tabindex="-1") if bar.link else group

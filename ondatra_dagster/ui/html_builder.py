@@ -1,14 +1,14 @@
-"""A builder of HTML elements. It escapes all text, and all content of a page is built with it."""
+"""A builder of HTML elements, with which all content of a page is built. It escapes all text."""
 
 import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
-VOID_ELEMENTS = frozenset({"br", "hr", "input", "link", "meta"})  # they have no end tag
+VOID_ELEMENTS = frozenset({"br", "hr", "input", "link", "meta"})  # elements without an end tag
 
 
 class Html:
-    """A fragment of HTML whose text is escaped. It isn't a str, so that a str is never taken for HTML."""
+    """A fragment of HTML whose text is escaped. It isn't a str, so that no str can be mistaken for HTML."""
 
     __slots__ = ("_text",)
 
@@ -16,7 +16,7 @@ class Html:
         self._text = text
 
     def encode(self) -> bytes:
-        """Encode as UTF-8; a lone surrogate becomes a question mark."""
+        """Encode the fragment as UTF-8; a lone surrogate becomes a question mark."""
         return self._text.encode("utf-8", "replace")
 
     def __repr__(self) -> str:
@@ -28,17 +28,17 @@ Attribute: TypeAlias = str | int | float | bool | None
 
 
 def element(name: str, /, *content: Content, **attributes: Attribute) -> Html:
-    """Return the element. Text is escaped, and None adds nothing.
+    """Return an HTML element. Text in its content is escaped, and None adds nothing.
 
-    An attribute that is None or False is left out; one that is True has no value. `class_` is class, and `aria_label`
-    is aria-label.
+    An attribute that is None or False is left out; an attribute that is True has no value. The parameter
+    `class_` sets the attribute class, and `aria_label` sets aria-label.
     """
     start_tag = f"<{name}{''.join(_render_attribute(*attribute) for attribute in attributes.items())}>"
     return Html(start_tag if name in VOID_ELEMENTS else f"{start_tag}{_render(content)}</{name}>")
 
 
 def document(head: Content, body: Content) -> Html:
-    """Return a whole HTML document."""
+    """Return a whole HTML document with this head and body."""
     return Html(f'<!doctype html>\n<html lang="en">{_render((head, body))}</html>\n')
 
 

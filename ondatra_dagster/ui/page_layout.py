@@ -1,4 +1,4 @@
-"""The layout of every page: its head, breadcrumbs, tables, tabs and facts."""
+"""The layout of every page: its head, breadcrumbs, tables, tabs and lists of facts."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +11,9 @@ from ondatra_dagster.ui.html_builder import Content, Html, document, element
 from ondatra_dagster.ui.value_formatting import STAGE_NAMES
 
 STATUS_OK = 200
-BUSY_REFRESH_SECONDS = 2  # after this time a page refreshes while a run is in progress
-IDLE_REFRESH_SECONDS = 15  # and while none is
-NO_SCRIPT_EXTRA_SECONDS = 3  # without a script the whole page reloads, which is less pleasant
+BUSY_REFRESH_SECONDS = 2  # a page refreshes after this time while a run is in progress
+IDLE_REFRESH_SECONDS = 15  # a page refreshes after this time while no run is in progress
+NO_SCRIPT_EXTRA_SECONDS = 3  # a browser without scripts reloads the whole page, so it waits longer
 
 
 class Breadcrumb(NamedTuple):
@@ -25,7 +25,7 @@ class Breadcrumb(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page's content and refresh interval; None: the page doesn't refresh."""
+    """A page's content and its refresh interval; with None, the page doesn't refresh."""
 
     title: str
     body: Content
@@ -35,7 +35,7 @@ class Page:
 
 
 def render_page(page: Page, *, project: str, notice: str = "") -> Html:
-    """Render the page with its layout; `notice` is a message for the user above the page."""
+    """Render the page with its layout; `notice` is a message for the user at the top of the page."""
     reload_seconds = (page.refresh_seconds or 0) + NO_SCRIPT_EXTRA_SECONDS
     refresh = element("meta", http_equiv="refresh", content=reload_seconds)
     head = element(
@@ -92,7 +92,7 @@ def _page_header(page: Page, project: str) -> Content:
 
 
 def heading(title: Content, *side_content: Content, subtitle: Content = None) -> Html:
-    """Return the head of a page: its title, the content next to it, and a line under it."""
+    """Return the heading of a page: its title, the content next to the title, and a line below it."""
     return element(
         "div",
         element("div", element("h1", title), side_content, class_="title"),
@@ -108,7 +108,7 @@ def section(title: str, *content: Content, side_content: Content = None, id_: st
 
 
 def fact_list(facts: Iterable[tuple[str, Content]]) -> Html:
-    """Return a list of names with their values."""
+    """Return a list of facts, each with a name and a value."""
     pairs = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
     return element("dl", pairs, class_="facts")
 
@@ -127,7 +127,10 @@ def table(
     empty_text: str,
     stacks: bool = True,
 ) -> Html:
-    """Return a table. The first cell of a row is its head. In a narrow window its rows stack, or it scrolls."""
+    """Return a table. The first cell of each row is the row's header.
+
+    In a narrow window, the rows are stacked if `stacks` is true; otherwise the table scrolls.
+    """
     body = [_table_row(columns, row) for row in rows]
     if not body:
         return element("p", empty_text, class_="none")
@@ -135,7 +138,7 @@ def table(
         element("th", column.title, scope="col", role="columnheader", class_=_column_class(column))
         for column in columns
     ]
-    # a screen reader needs the roles: without them, a table with block layout isn't a table for it
+    # the roles are for screen readers, which don't see a table with block layout as a table otherwise
     table_element = element(
         "table",
         element("caption", caption, class_="unseen"),
@@ -162,7 +165,7 @@ def _column_class(column: ColumnHeader) -> str | None:
 
 
 def pager(*, page: int, build_link: Callable[[int], str], has_more: bool, newer: str, older: str) -> Content:
-    """Return the links to the previous and the next page."""
+    """Return the links to the previous and the next page; None if there is only one page."""
     if page == 1 and not has_more:
         return None
     previous_link = element("a", f"← {newer}", href=build_link(page - 1), rel="prev") if page > 1 else element("span")
@@ -179,7 +182,7 @@ def stage_tabs(
     build_link: Callable[[RecordStage | None], str],
     other_view: tuple[str, str],
 ) -> Html:
-    """Return the tabs that choose a stage of records (None: all), and the link to another view of the same."""
+    """Return the tabs that choose a stage of records (None: all), and the link to another view of these records."""
     tabs = [
         element(
             "a", STAGE_NAMES[stage], href=build_link(stage), aria_current="true" if stage is current_stage else None
@@ -191,13 +194,13 @@ def stage_tabs(
 
 
 def sync_breadcrumbs(sync: Sync, *page_breadcrumbs: Breadcrumb, run: str | None = None) -> list[Breadcrumb]:
-    """Return the breadcrumbs of a page of the sync, or of one of its runs."""
+    """Return the breadcrumbs of a page of the sync, or of a page of one of its runs."""
     run_breadcrumbs = [Breadcrumb(run, ui_urls.run_path(sync.id, run))] if run else []
     return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *run_breadcrumbs, *page_breadcrumbs]
 
 
 def sync_links(sync: Sync, *, run: str | None = None) -> Html:
-    """Return the links to the sync's records, reasons and queue, for all runs or for one."""
+    """Return the links to the sync's records, failure reasons and queue; `run` limits the first two to one run."""
     links = [
         ("View records", ui_urls.records_url(sync.id, ui_urls.RecordFilter(run=run)), "button main"),
         ("Reasons", ui_urls.reasons_url(sync.id, run=run), "button"),

@@ -14,7 +14,7 @@ from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.sync.sync_definition import Sync
 
-# change types in the records of kinds whose rows are updated one by one
+# the change types of records, by operation, for kinds whose rows are updated one by one
 CHANGE_TYPES = {
     UnitOperation.INSERT: ChangeType.INSERT,
     UnitOperation.UPDATE: ChangeType.UPDATE_POSTIMAGE,
@@ -25,10 +25,10 @@ MAX_PAGE = 1_000_000  # more than any user opens, and a number that SQLite accep
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """A request for a page."""
+    """A request for a page of the UI."""
 
     workspace: Workspace
-    path_params: Mapping[str, str]  # the named parts of the path
+    path_params: Mapping[str, str]  # the values of the path's named parts
     query_params: Mapping[str, str]
 
     @property
@@ -37,13 +37,13 @@ class PageRequest:
 
     @property
     def sync(self) -> Sync:
-        """Return the sync that the path names; raise SelectionError if the project has none of that id."""
+        """Return the sync that the path names; raise SelectionError if the project has no sync with this id."""
         name = self.path_params["sync"]
         return self.workspace.syncs.get(name) or self.workspace.sync(name)
 
     @property
     def run_id(self) -> str | None:
-        """Return the run whose records are requested; None: all runs."""
+        """Return the id of the run whose records are requested; None: the records of all runs."""
         return self.get_text("run")
 
     @property
@@ -53,13 +53,13 @@ class PageRequest:
 
     @property
     def status(self) -> str | None:
-        """Return the status within its stage, NULL or DUPLICATE; else the stage."""
+        """Return the requested status: NULL or DUPLICATE for an invalid row's status, otherwise the stage."""
         status = self.get_text("status")
         return status if status in INVALID_STATUSES else self.stage
 
     @property
     def change(self) -> UnitOperation | None:
-        """Return the requested operation of the records at the destination."""
+        """Return the requested operation at the destination; None: all operations."""
         text = self.get_text("change")
         if text is None or text in set(UnitOperation):
             return UnitOperation(text) if text else None
@@ -69,7 +69,7 @@ class PageRequest:
 
     @property
     def reason(self) -> str | None:
-        """Return the requested reason; an empty one means records without a reason."""
+        """Return the requested reason; "": records without a reason; None: all records."""
         return self.query_params.get("reason")
 
     @property
@@ -78,7 +78,7 @@ class PageRequest:
 
     @property
     def record_filter(self) -> RecordFilter:
-        """Return the filters of the request, for the addresses of other pages."""
+        """Return the filters of the request, with which addresses of other pages are built."""
         return RecordFilter(
             run=self.run_id, status=self.status, change=self.change, search=self.prefix or None, reason=self.reason
         )
@@ -88,11 +88,11 @@ class PageRequest:
         return self.get_number("page", maximum=MAX_PAGE) or 1
 
     def get_text(self, name: str) -> str | None:
-        """Return a query parameter; None if it is missing or empty."""
+        """Return the value of a query parameter; None if the parameter is missing or empty."""
         return self.query_params.get(name) or None
 
     def get_number(self, name: str, *, maximum: int) -> int | None:
-        """Return a query parameter as a whole number above zero; None if it is missing."""
+        """Return a query parameter as a whole number from 1 to `maximum`; None if it is missing."""
         text = self.get_text(name)
         if text is None:
             return None
@@ -102,7 +102,7 @@ class PageRequest:
         return int(text)
 
     def build_search(self, *, limit: int | None, offset: int = 0) -> RecordQuery:
-        """Return the query of the requested records."""
+        """Return the query that searches for the requested records."""
         return RecordQuery(
             run_id=self.run_id,
             stage=self.stage,

@@ -1,7 +1,7 @@
-"""The status of a sync and of its runs, as pages show it.
+"""The status of a sync, and facts about its runs, as several pages show them.
 
-A sync has a queue, its newest runs, a run in progress, and its health in a word. A run has counts, a duration and
-versions.
+A sync's status has its queue, its newest runs, a run in progress, and its health in one word. The facts of a
+run are its counts, its duration and its versions.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.ui.html_builder import Content, element
 from ondatra_dagster.ui.value_formatting import NO_VALUE, format_number
 
-# counts of a run that link to records; the other counts include rows without a final result
+# the counts of a run that link to records; other counts include rows without a final outcome
 RECORD_STAGES = {
     GridRow.SUCCEEDED: RecordStage.SUCCEEDED,
     GridRow.REJECTED: RecordStage.REJECTED,
@@ -32,7 +32,7 @@ RECORD_STAGES = {
 def count_link(
     run: PastRun, cell: GridRow, count: int | None, operation: UnitOperation | None = None, *, has_records: bool
 ) -> Content:
-    """Return a count of a run's grid, as a link to its records if they are kept."""
+    """Return a count of a run; it is a link to the records that it counts, if they are kept."""
     stage = RECORD_STAGES.get(cell)
     if not (stage and count and has_records):
         return format_number(count)
@@ -44,7 +44,7 @@ def count_link(
 
 
 def describe_dry_run(run: PastRun) -> str:
-    """Describe the changes that a dry run expected at the destination."""
+    """Return in words how a dry run expected the destination's rows to change."""
     expected_changes = load_expected_changes(run)
     if expected_changes is None:
         return ""
@@ -57,13 +57,13 @@ def describe_dry_run(run: PastRun) -> str:
 
 
 def format_run_duration(run: PastRun, now: datetime) -> str:
-    """Return how long the run took, or has taken until now; the end of a crashed run is unknown."""
+    """Return how long the run took, or has taken so far; a dash for a crashed run, whose end is unknown."""
     end_time = now if run.result is RunResult.RUNNING else run.ended_at
     return format_elapsed(max(0.0, (end_time - run.started_at).total_seconds())) if end_time else NO_VALUE
 
 
 def format_versions(run: PastRun) -> str:
-    """Format the version that was delivered before the run, and the one that the run delivered."""
+    """Return the table version before the run and the version that the run delivered, as "old → new"."""
     old, new = (
         NO_VALUE if version is None or version < 0 else str(version) for version in (run.version_from, run.version_to)
     )
@@ -71,13 +71,13 @@ def format_versions(run: PastRun) -> str:
 
 
 class Health(enum.StrEnum):
-    """The health of a sync: the first of these that applies."""
+    """The health of a sync in one word. If several apply, the first in this order is shown."""
 
     RUNNING = "running"
     PAUSED = "paused"
     NEVER_RAN = "never ran"
     FAILING = "failing"  # the newest run failed or crashed
-    QUEUE_LOST = "queue lost"  # the next run finds out which rows wait
+    QUEUE_LOST = "queue lost"  # the next run finds out which rows are pending
     REJECTS = "rejects"  # the newest run had rejected rows, or there are dead letters
     WAITING = "waiting"  # rows are still to be delivered
     OK = "ok"
@@ -86,9 +86,9 @@ class Health(enum.StrEnum):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SyncStatus:
     sync: Sync
-    queue: QueueStatus | None  # None: it never ran, or its queue is lost
-    queue_lost_message: str | None  # that the queue is lost, and what the next run does about it
-    runs: tuple[PastRun, ...]  # the newest first, without dry ones
+    queue: QueueStatus | None  # None: the sync has never run, or its queue is lost
+    queue_lost_message: str | None  # says that the queue is lost, and what the next run does; None: it isn't lost
+    runs: tuple[PastRun, ...]  # newest first, without dry runs
     progress: LiveProgress | None
     is_paused: bool
 
@@ -114,7 +114,7 @@ class SyncStatus:
 
 
 def read_sync_status(workspace: Workspace, sync: Sync, *, runs: int) -> SyncStatus:
-    """Read the sync's status, with `runs` of its newest runs."""
+    """Read the sync's status, with up to `runs` of its newest runs."""
     queue, loss_message = workspace.queue(sync.id), workspace.try_read_queue(sync.id).loss_message
     return SyncStatus(
         sync=sync,
@@ -127,13 +127,13 @@ def read_sync_status(workspace: Workspace, sync: Sync, *, runs: int) -> SyncStat
 
 
 def queue_lost_notice(workspace: Workspace, sync: Sync) -> Content:
-    """Return a notice if the queue is lost: what waits is unknown."""
+    """Return a notice that the pending rows are unknown, if the queue is lost; None otherwise."""
     loss_message = workspace.try_read_queue(sync.id).loss_message
     return element("p", f"The pending rows are unknown: {loss_message}.", class_="notice") if loss_message else None
 
 
 def dead_letter_link(status: SyncStatus) -> Content:
-    """Return the number of dead letters, as a link to them if there are any."""
+    """Return the number of the sync's dead letters; it links to the dead letters if there are any."""
     if not status.queue:
         return NO_VALUE
     dead_count = format_number(status.queue.dead_units)

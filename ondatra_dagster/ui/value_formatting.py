@@ -1,4 +1,4 @@
-"""The format of numbers, times, states, messages and payloads on every page."""
+"""The formatting of numbers, times, states, messages and payloads on every page."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ MAX_MESSAGE_LENGTH = 2_000  # characters of an API's message; the download has t
 NO_VALUE = "-"
 UNREADABLE = "can't be read"
 
-# a state has a word and a sign, so that colour is never the only difference
+# each state has a word and a sign, so that states differ in more than the colour
 BADGE_STYLES: Mapping[str, tuple[str, str]] = {
     "ok": ("good", "✓"),
     "succeeded": ("good", "✓"),
@@ -46,18 +46,18 @@ STAGE_NAMES: Mapping[RecordStage | None, str] = {
 
 
 def badge(state: str) -> Html:
-    """Return a state as a word, a sign and a colour."""
+    """Return a badge for a state: its word, its sign and its colour."""
     css_class, sign = BADGE_STYLES.get(state, ("calm", "•"))
     return element("span", element("span", sign, aria_hidden="true"), " ", state, class_=f"badge {css_class}")
 
 
 def format_number(value: int | None) -> str:
-    """Format a number as 1,234,567; None as a dash."""
+    """Format a number, such as 1,234,567; format None as a dash."""
     return NO_VALUE if value is None else f"{value:,}"
 
 
 def format_time(value: datetime | None) -> Content:
-    """Format a local time, with the exact time in UTC as a tooltip."""
+    """Format a time as local time, with the exact time in UTC as a tooltip."""
     if value is None:
         return NO_VALUE
     exact_time = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -65,7 +65,7 @@ def format_time(value: datetime | None) -> Content:
 
 
 def format_time_of_day(value: datetime, *, with_day: bool) -> Content:
-    """Format a local time in less space: the hour, and the day above it with `with_day`."""
+    """Format a local time in little space: the time of day and, if `with_day` is true, the day above it."""
     day, _, hour = format_local_time(value).partition(" ")
     exact_time = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     content = (element("b", day) if with_day else None, " ", hour)
@@ -73,7 +73,7 @@ def format_time_of_day(value: datetime, *, with_day: bool) -> Content:
 
 
 def format_time_ago(value: datetime | None, now: datetime) -> Content:
-    """Format how long ago a time was, with the time as a tooltip."""
+    """Format how long ago a time was, with the time itself as a tooltip."""
     if value is None:
         return NO_VALUE
     seconds = max(0.0, (now - value).total_seconds())
@@ -83,19 +83,19 @@ def format_time_ago(value: datetime | None, now: datetime) -> Content:
 
 
 def shorten_message(text: str | None) -> Content:
-    """Shorten a long message of an API or of an error."""
+    """Shorten a long message of an API or of an error; None if there is no message."""
     if not text:
         return None
     return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]}… (cut: {len(text):,} characters)"
 
 
 def format_age(start_time: float | None, now: datetime) -> str:
-    """Format how long something has waited; `start_time` is in seconds since 1970."""
+    """Format how long something has waited since `start_time`, which is in seconds since 1970."""
     return NO_VALUE if start_time is None else format_duration(max(0.0, now.timestamp() - start_time))
 
 
 def format_due_time(due_time: float | None, now: datetime) -> Content:
-    """Format when something is due."""
+    """Format the time until something is due; `due_time` is in seconds since 1970."""
     if due_time is None:
         return NO_VALUE
     remaining_seconds = due_time - now.timestamp()
@@ -109,7 +109,7 @@ def format_due_time(due_time: float | None, now: datetime) -> Content:
 
 
 def render_progress(progress: LiveProgress) -> Content:
-    """Render a run's progress as a bar and in words."""
+    """Render the progress of a run as a bar and in words."""
     total_count = progress.record_count + progress.pending_keys
     return (
         element("progress", value=progress.record_count, max=max(total_count, 1), aria_label="The run's progress"),
@@ -122,16 +122,16 @@ def render_progress(progress: LiveProgress) -> Content:
 
 
 def format_count(value: int, word: str) -> str:
-    """Format a count with its noun: 1,234 rows."""
+    """Format a count with its noun, such as 1,234 rows."""
     return f"{value:,} {word if value == 1 else f'{word}s'}"
 
 
-MAX_PAYLOAD_LENGTH = 40_000  # characters; a download has all of them
+MAX_PAYLOAD_LENGTH = 40_000  # characters of a payload on a page; a download has the whole payload
 MAX_PREVIEW_LENGTH = 160
 
 
 def render_payload(text: str, label: str | None = None) -> Html:
-    """Render a payload as one line with a label, which opens to indented JSON."""
+    """Render a payload as one line with a label; a click on it shows the payload as indented JSON."""
     preview = text if len(text) <= MAX_PREVIEW_LENGTH else f"{text[:MAX_PREVIEW_LENGTH]}…"
     name = element("span", label, class_="label") if label else None
     summary = element("summary", name, element("code", preview))
@@ -142,7 +142,7 @@ def _format_payload(text: str) -> Content:
     if len(text) > MAX_PAYLOAD_LENGTH:
         return f"{text[:MAX_PAYLOAD_LENGTH]}… (cut: {len(text):,} characters; a download has all of them)"
     try:
-        # numbers keep their text: 1.0 isn't 1, and some have more digits than a float
+        # numbers keep their text: 1.0 differs from 1, and some numbers have more digits than a float
         value = json.loads(text, parse_float=_NumberText, parse_int=_NumberText)
         return list(_render_json(value, ""))
     except (ValueError, RecursionError):
@@ -150,13 +150,13 @@ def _format_payload(text: str) -> Content:
 
 
 class _NumberText(str):
-    """A number in its original text."""
+    """A number of a payload in its original text."""
 
     __slots__ = ()
 
 
 def _render_json(value: object, indent: str) -> Iterator[Content]:
-    """Yield the value as indented JSON, with names and texts marked up."""
+    """Yield the value as indented JSON, with markup for names, texts and numbers."""
     if isinstance(value, dict):
         names = [(element("span", _quoted(name), class_="name"), ": ", item) for name, item in value.items()]
         yield from _render_items("{", names, "}", indent)

@@ -1,4 +1,4 @@
-"""The UI as a Starlette application, with routes and error pages, and the HTTP server that serves it in a thread."""
+"""The UI as a Starlette application with routes and error pages, and the HTTP server that runs it in a thread."""
 
 import socket
 import threading
@@ -59,13 +59,13 @@ def create_app(project: ProjectCache, *, port: int, token: str) -> ASGIApp:
 
 
 class _PageResponder:
-    """The responses for pages and for errors."""
+    """The responder for all pages, which also responds with error pages."""
 
     def __init__(self, project: ProjectCache) -> None:
         self._project = project
 
     def endpoint(self, answer: PageHandler) -> Endpoint:
-        """Return the page's endpoint. Starlette runs it in a thread, because it reads and searches files."""
+        """Return the endpoint of a page. Starlette runs it in a thread, because a page reads and searches files."""
 
         def respond_with_page(request: Request) -> Response:
             workspace, fault = self._project.load_current_project()
@@ -78,7 +78,7 @@ class _PageResponder:
                 page_or_response = error_page(404, str(error))
             except OndatraError as error:
                 page_or_response = error_page(500, str(error))
-            except Exception as error:  # the outermost handler: the trace goes to a file, the reader gets a sentence
+            except Exception as error:  # the outermost handler: the trace goes to a file, and the page shows a sentence
                 page_or_response = error_page(500, store_trace(error, workspace.settings.state))
             return (
                 page_or_response
@@ -131,8 +131,8 @@ def error_page(status: int, sentence: str) -> Page:
 def access_denied_response(status: int, sentence: str) -> Response:
     """Return a page for a user without access. It reveals nothing about the project.
 
-    A browser with a cookie doesn't send it when another site's link leads here. It sends it when the user opens the
-    same address from this page.
+    When a link on another site leads to the UI, the browser doesn't send its cookie. It sends the cookie when
+    the user opens the same address from this page.
     """
     reopen_link = element("p", "Opened before? ", element("a", "Open this page again", href=""))
     body = (
@@ -144,18 +144,18 @@ def access_denied_response(status: int, sentence: str) -> Response:
 
 
 def _capitalize(sentence: str) -> str:
-    """Capitalize a sentence, unless it begins with a name such as sync.crm."""
+    """Capitalize the first word of a sentence, unless it is a name such as sync.crm."""
     first_word = sentence.split(" ", 1)[0]
     return sentence[:1].upper() + sentence[1:] if first_word.isalpha() else sentence
 
 
 def open_listener(port: int) -> socket.socket:
-    """Listen on a port of this machine (0: any free one); raise OSError if that fails."""
+    """Return a socket that listens on a port of this machine (0: any free port); raise OSError if that fails."""
     return socket.create_server((UI_HOST, port))
 
 
 class PathRequestProtocol(LimitedHttpProtocol):
-    """A connection that refuses a request for an address in place of a path, such as http://evil.example/."""
+    """A connection that refuses a request for a full address instead of a path, such as http://evil.example/."""
 
     def on_url(self, url: bytes) -> None:
         is_first_part = not self.url  # a URL may arrive in several parts
@@ -165,7 +165,7 @@ class PathRequestProtocol(LimitedHttpProtocol):
 
 
 class PageServer:
-    """A server of the UI. Its port listens already: early requests wait for start()."""
+    """A server of the UI. Its port listens from the beginning, and early requests wait for start()."""
 
     def __init__(self, project: ProjectCache, listener: socket.socket) -> None:
         settings = project.load_current_project()[0].settings
@@ -190,6 +190,6 @@ class PageServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the server; requests in progress have one more second."""
+        """Stop the server; requests in progress have one more second to end."""
         self._server.should_exit = True
         self._thread.join()

@@ -1,4 +1,4 @@
-"""The delivered keys according to the records: which keys the API has, and the rows for their deletes."""
+"""The delivered keys according to the records: the keys that the API has, and rows for the deletes of these keys."""
 
 import collections
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ MarkKey = TypeVar("MarkKey")
 
 
 class DeliveredChange(NamedTuple):
-    """An acknowledged change; the newest one is the greatest."""
+    """An acknowledged change of a key or a row. A newer change compares as greater than an older one."""
 
     run_id: str
     version: int
-    is_present: bool  # the API has the key or the row after it
+    is_present: bool  # the API has the key or the row after this change
 
 
 class DeliveredKeys:
@@ -47,7 +47,7 @@ class DeliveredKeys:
         self._upto_run_id = upto
         self._last_run_with_other_keys = last_run_with_other_keys
         self._newest_by_key: dict[str, DeliveredChange] = {}
-        # keys in an older form can't be matched; the rows of these records can
+        # identifiers made from an earlier key match no present key; such records are matched by rowid
         self._newest_by_rowid: dict[int | None, DeliveredChange] = {}
         for end in self._read_succeeded_records():
             if self._has_other_key(end):
@@ -57,18 +57,18 @@ class DeliveredKeys:
                 _update_newest(self._newest_by_key, self._derive_key(end), _build_change(end))
 
     def is_delivered(self, coalesced_change: CoalescedChange) -> bool:
-        """Return whether the API has the key, or a row of it, after the newest acknowledged change."""
+        """Return whether the API has the change's key, or one of its rows, after the newest acknowledged change."""
         if coalesced_change.key in self._newest_by_key or not self._newest_by_rowid:
             return self.is_key_delivered(coalesced_change.key)
         changes = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(coalesced_change.desired))
         return any(change.is_present for change in changes if change)
 
     def is_key_delivered(self, key: str) -> bool:
-        """Return whether the API has the key after its newest acknowledged change."""
+        """Return whether the API has the key after the key's newest acknowledged change."""
         return key in self._newest_by_key and self._newest_by_key[key].is_present
 
     def read_delivered_records(self) -> Iterator[DeliveredRecord]:
-        """Yield the records, with their payloads, of what the API has."""
+        """Yield the newest records, with payloads, of each key or row that the API has."""
         for end in self._read_succeeded_records(with_payload=True):
             change = _build_change(end)
             newest_change = (
@@ -78,7 +78,7 @@ class DeliveredKeys:
                 yield end
 
     def build_deletes(self, queue: Queue, source: SourceState) -> FeedSegment:
-        """Return the deletes of keys that the API has and the queue doesn't know; the whole table is in the queue."""
+        """Return deletes of the keys that the API has and the queue lacks; call it with the whole table enqueued."""
         layout = Layout(source.columns)
         keys = {key for key in self._newest_by_key if self.is_key_delivered(key)}
         keys -= set(_find_known_keys(queue, keys))
@@ -99,14 +99,14 @@ class DeliveredKeys:
                 yield record
 
     def _has_other_key(self, record: DeliveredRecord) -> bool:
-        """Return whether the record's identifier belongs to a key that the model had before."""
+        """Return whether the record's identifier was made from an earlier key of the model: other columns or types."""
         return self._sync.delivers_by_key and record.run_id <= self._last_run_with_other_keys
 
     def _find_by_rowid(self, record: DeliveredRecord) -> DeliveredChange | None:
         return self._newest_by_rowid.get(record.rowid) if record.table_id == self._table_id else None
 
     def _derive_key(self, record: DeliveredRecord) -> str:
-        """Return the key of the record's unit; a rowid names a row of one table only."""
+        """Return the key of the record's unit. A rowid of another table is made unique with the table's id."""
         if self._sync.delivers_by_key:
             return record.identifier
         return str(record.rowid) if record.table_id == self._table_id else f"{record.rowid}@{record.table_id}"
@@ -127,10 +127,10 @@ def _update_newest(newest: dict[MarkKey, DeliveredChange], name: MarkKey, mark: 
 
 
 def store_delivered_keys(sync: Sync, tracking: RecordStore, *, last_run: str) -> None:
-    """Store what a resync must know of the runs up to `last_run`, so that their records can be removed.
+    """Store the keys that runs up to `last_run` delivered, so that a resync works without these runs' records.
 
-    Nothing is stored if a resync doesn't need it, or if rows come and go without a key. Rows without a key that
-    are older than the kept records count as new.
+    Nothing is stored if a resync doesn't need the keys, or if rows are replaced without a key. A resync
+    counts a row without a key as new if its records are older than the kept records.
     """
     kind, snapshot = sync.model.kind, tracking.read_newest_snapshot(sync.id)
     if snapshot is None or kind.is_insert_only or kind.replaces_rows or sync.unit_shape is UnitKind.MIRROR:

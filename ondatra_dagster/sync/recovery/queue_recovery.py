@@ -1,4 +1,4 @@
-"""The check of a queue before a run, and its recovery from the last snapshot and the records."""
+"""The check of a queue before a run, and the recovery of a lost or stale queue from its snapshot and the records."""
 
 from collections.abc import Hashable, Iterable
 from datetime import UTC
@@ -38,16 +38,17 @@ from ondatra_dagster.sync.run_context import Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import WHOLE_TABLE_KEY
 
-# sorts before every run: the id in a sync's snapshot before its first run has sent anything
+# the run id in a snapshot that was written before the sync's first run; it sorts before every run
 RUN_ID_BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 
 
 def recover_queue(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, *, is_new_state: bool = False
 ) -> RecordedOutcomes:
-    """Make the queue usable for a run, or raise the reason why not; return the outcomes in later records.
+    """Make the queue usable for a run, or raise an error that says why it isn't usable.
 
-    With `is_new_state` a sync without a snapshot begins as in its first run, whatever was delivered before.
+    Return the outcomes that were recorded after the queue's snapshot. With `is_new_state`, a sync without a
+    snapshot begins as in its first run, even if rows were delivered before.
     """
     snapshot, newest_run_id = ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports)
     has_queue = queue.read_meta("table_id") is not None and not is_restoring(queue)
@@ -71,12 +72,12 @@ def recover_queue(
 
 
 def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
-    """Return whether the run that left the snapshot, or a later one, had anything to send."""
+    """Return whether the run that wrote the snapshot, or a later run, may have had something to send."""
     return snapshot.watermark != NOTHING_ENQUEUED or newest > snapshot.run_id
 
 
 def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceState) -> bool:
-    """Return whether the queue was begun for another table or another API, and nothing was enqueued since."""
+    """Return whether the queue was set up for another table or API, and nothing was enqueued since."""
     stored_destination = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
     return queue.watermark == NOTHING_ENQUEUED and stored_destination != (
         source.table_id,
@@ -85,7 +86,7 @@ def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceSt
 
 
 def is_queue_stale(queue: Queue, sync: Sync, ports: Ports) -> bool:
-    """Return whether the sync was delivered since without this queue file: it is a copy that was restored."""
+    """Return whether this queue file is a restored old copy, because later runs of the sync didn't use it."""
     return _is_stale(queue, sync, ports, ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports))
 
 
@@ -100,7 +101,7 @@ def _is_stale(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot | 
 
 
 def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot, run_id: str) -> bool:
-    """Return whether a run that is open in this queue has left anything that the queue doesn't know."""
+    """Return whether a run that is open in this queue has left a snapshot or records that the queue doesn't know."""
     if snapshot.run_id == run_id and queue.read_meta(SNAPSHOT_RUN) != run_id:
         return True
     started_files = count_started_files(queue, run_id)
@@ -110,14 +111,14 @@ def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: Queue
 
 
 def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot | None) -> None:
-    """Begin the queue for this table and API; nothing has been sent yet, so earlier ones don't matter."""
+    """Set up the queue for this table and API. Nothing has been sent yet, so an earlier table or API doesn't matter."""
     with queue.store.write_transaction():
         if snapshot:
             queue.write_meta("last_run", snapshot.run_id)  # the queue knows all that this snapshot says
         queue.write_meta("table_id", source.table_id)
         queue.write_meta("base_url", sync.push_config.base_url or "")
         write_unit_format(queue, sync.unit_format.with_key_types(source.columns), last_run_with_other_keys="")
-        # in the transaction: a queue that was begun has a snapshot, so it can be lost at any time
+        # in the transaction: each queue that was set up has a snapshot, so it can be rebuilt at any time
         first_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
         ports.record_store.write_snapshot(first_snapshot)
 
@@ -125,7 +126,7 @@ def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, sn
 def _recover_from_records(
     queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot
 ) -> RecordedOutcomes:
-    """Return what the records of later runs say about the snapshot's units, and apply it to the queue."""
+    """Return the outcomes that runs after the snapshot recorded, and apply them to the queue."""
     last_run_with_other_keys = (queue.read_meta(KEY_NAMES_SINCE) or "") if sync.delivers_by_key else ""
     delivered_records = list(ports.record_store.read_delivered_since(sync.id, snapshot.run_id))
     runs = [run for run in ports.record_store.list_runs(sync.id) if run > snapshot.run_id]
@@ -151,7 +152,7 @@ def _recover_from_records(
     recorded_outcomes.delete_delivered_units(queue)
     if runs:
         note_runs_with_invalid_records(queue, since=snapshot.run_id, upto=runs[-1])
-        mark_all_maybe_sent(queue)  # the newest of these runs crashed: what it sent last isn't recorded
+        mark_all_maybe_sent(queue)  # the newest of these runs crashed, so its last sends aren't recorded
     return recorded_outcomes
 
 
@@ -161,14 +162,14 @@ def _build_key_end(sync: Sync, record: DeliveredRecord) -> KeyOutcome:
 
 
 def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
-    """Return the table version up to which a run delivers, from its metadata; None if it is unknown."""
+    """Return the table version up to which a run delivers, from the run's metadata; None if unknown."""
     versions = (ports.record_store.read_metadata(sync.id, run_id) or {}).get("versions")
     last_version = versions.get("to") if isinstance(versions, dict) else None
     return last_version if isinstance(last_version, int) else None
 
 
 def _owe_finalize_call(queue: Queue, outcomes: Iterable[KeyOutcome]) -> None:
-    """Make finalize() due for the units of these records: it may or may not have been called for them."""
+    """Make finalize() due for the units of these records, because it may not have been called for them."""
     is_delivered: dict[Hashable, bool] = {}
     for number, end in enumerate(outcomes):
         if end.change_type == ChangeType.UPDATE_PREIMAGE:
@@ -232,27 +233,27 @@ def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
 
 
 def read_base_url(queue: Queue, sync: Sync, ports: Ports) -> str:
-    """Return the base_url of the API that the queue or the snapshot is about; the sync's own without both."""
+    """Return the base_url that the queue or its snapshot was written for; without both, the sync's own base_url."""
     base_url = queue.read_meta("base_url")
     snapshot = ports.record_store.read_newest_snapshot(sync.id) if base_url is None else None
     return snapshot.base_url if snapshot else (sync.push_config.base_url or "") if base_url is None else base_url
 
 
 def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
-    """Write the queue's snapshot in place of the last run's: so decisions outlive the queue file."""
+    """Write the queue's snapshot in place of the last run's, so that a lost queue is rebuilt in its present state."""
     snapshot = ports.record_store.read_newest_snapshot(sync.id)
     snapshot_run_id = snapshot.run_id if snapshot else RUN_ID_BEFORE_ALL_RUNS
     # the records of all runs until now add nothing to this snapshot
     newest_run_id = max(snapshot_run_id, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
     queue.write_meta("last_run", newest_run_id)
-    # an older copy of the queue knows the same runs, and must count as stale all the same
+    # an older copy of the queue knows the same runs, and must still count as stale
     queue.write_meta(SNAPSHOTS_WITHOUT_RUN, 1 + (max(count_snapshots_without_run(queue, snapshot)) if snapshot else 0))
     new_snapshot = make_snapshot(queue, sync_id=sync.id, run_id=newest_run_id, written_at=ports.now())
     ports.record_store.write_snapshot(new_snapshot)
 
 
 def describe_restore(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot) -> str:
-    """Return a message that says from where a sync continues whose queue is missing or stale."""
+    """Return a message that says why the queue is missing or stale, and from which snapshot the sync continues."""
     own_state, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     continue_text = f"it continues from the queue snapshot in the tracking store of {at} UTC"
     is_missing = queue.read_meta("table_id") is None

@@ -1,7 +1,7 @@
-"""The resync of a sync, and its forget: the deletion of its queue.
+"""The preparation of a queue for a resync, and the deletion of a queue by `ondatra forget`.
 
-A resync sends all rows of the table again, or takes them as delivered. It only prepares the queue; the next run
-delivers as usual.
+A resync sends all rows of the table again, or assumes that the API has them. A resync only prepares the queue;
+the next run delivers as usual.
 """
 
 import collections
@@ -61,19 +61,19 @@ class ResyncOptions:
     """The options of a resync."""
 
     assumes_delivered: bool = False  # nothing is sent: the table's present rows count as delivered
-    deletes_missing_rows: bool = False  # delete rows that the table lacks and that were sent, according to the records
+    deletes_missing_rows: bool = False  # delete rows that were sent according to the records, and that the table lacks
 
 
 def resync_queue(sync: Sync, ports: Ports, way: ResyncOptions) -> int:
-    """Put every row of the table into the queue, or none; return how many keys the next run sends.
+    """Enqueue every row of the table, or assume all rows as delivered; return how many keys the next run sends.
 
-    A row is sent as an update if the API has acknowledged it, otherwise as an insert.
+    An enqueued row is sent as an update if the API has acknowledged it, otherwise as an insert.
     """
     source = ports.read_source()
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
-        source = ports.read_source() or source  # again: others may have used the queue until it was locked
+        source = ports.read_source() or source  # again: other processes may have used the queue until it was locked
         conflict_check = StateFolderConflictCheck(sync, ports)
         conflict_check.check_before_run()
         conflict_check.begin_run(f"resync-{uuid.uuid4().hex[:12]}")
@@ -106,12 +106,12 @@ class _Resync:
 
     def execute(self, way: ResyncOptions) -> int:
         recorded_outcomes = None if way.assumes_delivered else self._try_recovery()
-        # the API also has what crashed runs had settled
+        # the API also has the rows that crashed runs settled
         close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assumes_delivered:
             self._restart_queue(holds=self._count_mirror_rows())
             return 0
-        # before any row is in the queue again: an API would answer the old idempotency keys from its store
+        # before any row is enqueued again: an API would answer the old idempotency keys with stored responses
         self._queue.write_meta(KEY_GENERATION, uuid.uuid4().hex)
         keys = (
             self._enqueue_by_queue(recorded_outcomes) if recorded_outcomes is not None else self._enqueue_by_records()
@@ -120,19 +120,19 @@ class _Resync:
         return keys + (self._enqueue_deletes() if way.deletes_missing_rows else 0)
 
     def _try_recovery(self) -> RecordedOutcomes | None:
-        """Recover the queue; return what the records know in addition, or None if a resync is needed."""
+        """Recover the queue, and return the outcomes recorded after its snapshot; None if it can't be recovered."""
         try:
             return recover_queue(self._queue, self._sync, self._ports, self._source)
         except ResyncNeededError:
             return None
 
     def _enqueue_by_queue(self, recorded_outcomes: RecordedOutcomes) -> int:
-        """Enqueue all rows; the queue knows what the API has."""
+        """Enqueue all rows, after a recovery: the queue shows what the API has."""
         enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recorded_outcomes)
         return enqueue_all_rows(self._queue, self._read_table(), now=self._now, only_adds=self._only_adds)
 
     def _enqueue_by_records(self) -> int:
-        """Enqueue all rows; only the records know what the API has, as far back as they go."""
+        """Enqueue all rows without a recovered queue. Only the kept records show what the API has."""
         with self._queue.store.write_transaction():
             self._restore_from_snapshot()
             self._drop_old_destination()
@@ -153,7 +153,7 @@ class _Resync:
 
     def _enqueue_deletes(self) -> int:
         if self._sync.unit_shape is UnitKind.MIRROR:
-            return 0  # a whole content replaces the one before, so rows that it lacks need no delete
+            return 0  # each delivery replaces the whole content, so rows that the table lacks need no delete
         deletes = self._read_delivered_keys().build_deletes(self._queue, self._source)
         return enqueue_deletes(self._queue, deletes, now=self._now)
 
@@ -168,7 +168,7 @@ class _Resync:
         )
 
     def _count_mirror_rows(self) -> Mapping[str, int]:
-        """Return how many rows each mirror has."""
+        """Return the number of rows of each mirror by its key; an empty mapping if the sync has no mirrors."""
         if self._sync.unit_shape is not UnitKind.MIRROR:
             return {}
         pages = self._read_table().pages
@@ -190,12 +190,12 @@ class _Resync:
             self._queue.write_meta("base_url", self._sync.push_config.base_url or "")
             self._queue.write_meta("watermark", self._source.version)
             if self._is_another_table:
-                # the new table has other invalid rows too, and they count from its first version
+                # the new table has its own invalid rows, which count from its first version
                 self._queue.delete_meta("invalid_watermark")
             write_unit_format(self._queue, self._unit_format, last_run_with_other_keys=self._last_run_with_other_keys)
 
     def _restore_from_snapshot(self) -> None:
-        """Write what a lost queue has to know in addition to its units, which are enqueued again."""
+        """Restore a lost queue's metadata. Its units aren't restored, because they are enqueued again."""
         if not self._is_lost:
             return
         snapshot = self._snapshot
@@ -210,7 +210,7 @@ class _Resync:
         )
 
     def _drop_old_destination(self) -> None:
-        """Ignore the records so far if base_url has changed: they say what another API has."""
+        """Ignore all records so far if base_url has changed, because they show what another API has."""
         if read_base_url(self._queue, self._sync, self._ports) != (self._sync.push_config.base_url or ""):
             self._queue.write_meta("known_since", find_newest_run(self._sync, self._ports))
             delete_content_sizes(self._queue)
@@ -233,10 +233,10 @@ def _find_last_run_with_other_keys(
 
 
 def forget_sync(sync: Sync, tracking: RecordStore) -> None:
-    """Delete the queue, its bases and snapshots; keep records and history. The next run requires a resync.
+    """Delete the sync's queue, with its bases, and its snapshots; keep records and history.
 
-    A queue file that says just this is left; otherwise the queue would count as lost. Raise BusyError if a run
-    of the sync is in progress.
+    The next run requires a resync. A queue file that says only that the sync was forgotten is left. Without
+    this file, the queue would count as lost. Raise BusyError if a run of the sync is in progress.
     """
     with FileLock(sync.lock_file, purpose="forgets"):
         # the snapshots first: a lost queue would be rebuilt from them

@@ -1,8 +1,8 @@
 """The detection of other state folders that deliver the same sync, so that no row is sent twice.
 
-Two machines can't lock each other out: they share only the record store. Each run writes a heartbeat there in
-place of the previous run's, and rewrites it while it is in progress. So a new run sees another run at work, and
-a run at work sees that another one has begun.
+Two machines can't lock each other out, because they share only the tracking store. Each run replaces the
+previous run's heartbeat there, and renews its own heartbeat while it is in progress. So a new run detects a run
+in progress, and a run in progress detects a newer run.
 """
 
 from ondatra_dagster.count_time_and_size_format import format_duration
@@ -15,20 +15,20 @@ HEARTBEAT_POLL_SECONDS = 1.0
 
 
 class StateFolderConflictCheck:
-    """The conflict check of one run."""
+    """The check of one run against runs from other state folders."""
 
     def __init__(self, sync: Sync, ports: Ports) -> None:
-        """Read the last heartbeat; create the check when the run begins, before it waits for anything."""
+        """Read the last heartbeat. Create the check when the run begins, before the run waits for anything."""
         self._sync = sync
         self._ports = ports
         self._run_id = ""
         self._known_heartbeat = self._read_heartbeat()  # the newest heartbeat that this run knows and may continue from
 
     def check_before_run(self) -> None:
-        """Raise OtherStateFolderError if another state folder is at work, or was since this run began.
+        """Raise OtherStateFolderError if another state folder delivers the sync, or has delivered it during this run.
 
-        Call it before the queue is compared with the store. The heartbeat shows what was done since the run
-        began, because the clocks of two machines may differ.
+        Call this method before the queue is compared with the tracking store. The check compares heartbeats
+        and not times, because the clocks of two machines may differ.
         """
         heartbeat = self._read_heartbeat()
         if heartbeat is None or self._is_own(heartbeat):
@@ -40,7 +40,7 @@ class StateFolderConflictCheck:
         self._known_heartbeat = last_heartbeat
 
     def begin_run(self, run_id: str) -> None:
-        """Write this run's heartbeat, unless another state folder has written one meanwhile."""
+        """Write this run's heartbeat; raise OtherStateFolderError if another state folder has written one meanwhile."""
         heartbeat = self._read_heartbeat()
         if heartbeat and heartbeat != self._known_heartbeat and not self._is_own(heartbeat):
             raise self._build_error(heartbeat)
@@ -48,13 +48,13 @@ class StateFolderConflictCheck:
         self._write_heartbeat()
 
     def check_during_run(self) -> None:
-        """Raise OtherStateFolderError if another state folder has begun a run since; else renew the heartbeat."""
+        """Raise OtherStateFolderError if another run has begun after this one; otherwise renew the heartbeat."""
         if heartbeat := self.find_newer_run():
             raise self._build_error(heartbeat)
         self._write_heartbeat()
 
     def find_newer_run(self) -> RunHeartbeat | None:
-        """Return the heartbeat that another run wrote in place of this one's; None if no run has."""
+        """Return the heartbeat with which a newer run replaced this run's heartbeat; None if there is no newer run."""
         heartbeat = self._read_heartbeat()
         return heartbeat if heartbeat and heartbeat.run_id != self._run_id else None
 
@@ -79,9 +79,9 @@ class StateFolderConflictCheck:
         return mark.state_id == self._own_state_id
 
     def _wait_for_end(self, first: RunHeartbeat) -> RunHeartbeat | None:
-        """Return the last heartbeat of another state folder's run when it has ended, or was silent for too long.
+        """Wait until another state folder's run has ended or stopped its heartbeat; return its last heartbeat.
 
-        Raise OtherStateFolderError at the first sign of life.
+        Raise OtherStateFolderError as soon as the run renews its heartbeat.
         """
         if first.has_ended:
             return first
@@ -109,5 +109,8 @@ class StateFolderConflictCheck:
 
 
 def find_newest_run(sync: Sync, ports: Ports) -> str:
-    """Return the newest run that left a folder, or an empty text; a bucket may also hold other folders."""
+    """Return the id of the newest run with a folder in the tracking store; an empty text if no run has one.
+
+    Folders whose names aren't run ids are skipped, because a bucket may contain some.
+    """
     return next(filter(parse_start_time, reversed(ports.record_store.list_runs(sync.id))), "")

@@ -1,6 +1,6 @@
 """The check that the queue's units have the format in which this sync sends them.
 
-Dead letters are units too: a replay sends them, and a newer change of the row starts from them.
+Dead letters are checked too, because a replay sends them, and a newer change of the row builds on them.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
-    """Make units in this sync's format from now on; raise ResyncNeededError if units in another are left."""
+    """Set the queue's unit format to this sync's; raise ResyncNeededError if units in another format are left."""
     queue_format, new_format = read_unit_format(queue), sync.unit_format.with_key_types(source.columns)
     if queue_format == new_format:
         return
@@ -36,14 +36,17 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
 
 
 def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:
-    """Raise ResyncNeededError if units are left in another format than this one, or the sync's."""
+    """Raise ResyncNeededError if the queue has units in another format than `form`, by default the sync's."""
     queue_format, form = read_unit_format(queue), form or sync.unit_format
     if queue_format and not queue_format.has_same_units(form):
         _raise_resync_needed(count_remaining_units(queue), queue_format, sync.id, form)
 
 
 def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form: UnitFormat) -> None:
-    """Refuse changes of another format that aren't enqueued yet: they may be only some rows of a group."""
+    """Raise ResyncNeededError if changes in another format aren't enqueued yet.
+
+    Such changes may contain only some rows of a group.
+    """
     queue_format, watermark = read_unit_format(queue), queue.watermark
     if (
         queue_format is None
@@ -61,7 +64,7 @@ def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form
 
 
 def refuse_snapshot_of_other_format(snapshot: QueueSnapshot, sync: Sync, source: SourceState) -> None:
-    """Refuse units of another format in the snapshot from which a lost queue would be restored."""
+    """Raise ResyncNeededError if the snapshot that restores a lost queue has units of another format."""
     snapshot_format, sync_format = read_snapshot_format(snapshot), sync.unit_format.with_key_types(source.columns)
     if snapshot_format and not snapshot_format.has_same_units(sync_format):
         remaining_units = [unit for unit in snapshot.units if unit.version <= snapshot.watermark]
@@ -90,7 +93,7 @@ def _raise_resync_needed(
 
 
 def read_snapshot_format(snapshot: QueueSnapshot) -> UnitFormat | None:
-    """Return the format of the snapshot's units; None if the snapshot doesn't say."""
+    """Return the format of the snapshot's units; None if the snapshot doesn't contain a format."""
     text = snapshot.queue_metadata.get(UNIT_FORMAT)
     return UnitFormat.load(text) if text else None
 
@@ -98,7 +101,10 @@ def read_snapshot_format(snapshot: QueueSnapshot) -> UnitFormat | None:
 def find_last_run_with_other_keys(
     known_format: UnitFormat | None, last_run: str, form: UnitFormat, runs: Collection[str]
 ) -> str:
-    """Return the run after which records name keys in this format; `last_run` is that run for the known format."""
+    """Return the last run whose records have identifiers in another format than `form`.
+
+    `last_run` is the last such run for `known_format`, the format until now.
+    """
     if known_format is None or known_format.has_same_names(form):
         return last_run
     return max(runs, default="")

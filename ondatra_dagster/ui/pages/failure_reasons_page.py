@@ -1,4 +1,4 @@
-"""The page of the reasons why rows weren't delivered, with the number of records of each."""
+"""The page of the reasons why rows weren't delivered, with the number of records for each reason."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def failure_reasons_page(page_request: PageRequest) -> Page:
-    """Show the reasons of one run, or of all runs with records, the most frequent first."""
+    """Show the reasons of one run, or of all runs with records, most frequent reason first."""
     sync, stage = page_request.sync, page_request.stage or RecordStage.REJECTED
     search = dataclasses.replace(page_request.build_search(limit=None), stage=stage, message=None, with_payload=False)
     reason_counts = count_reasons(find_records(sync, page_request.workspace.tracking, search))

@@ -1,4 +1,4 @@
-"""The page of a sync's queue and dead letters: what is pending, and what a replay would send."""
+"""The page of a sync's queue and dead letters: the pending rows, and the rows that a replay would send."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -37,7 +37,7 @@ from ondatra_dagster.ui.value_formatting import (
 )
 
 PAGE_SIZE = 25
-MAX_SHOWN_ROWS = 10  # rows shown of a dead letter: one may hold a whole table
+MAX_SHOWN_ROWS = 10  # rows shown of one dead letter, which may contain a whole table
 COLUMNS = (
     ColumnHeader("Key", class_="key"),
     ColumnHeader("Died"),
@@ -48,7 +48,7 @@ COLUMNS = (
 
 
 def queue_page(page_request: PageRequest) -> Page:
-    """Show the queue of the sync that the path names."""
+    """Show the queue and the dead letters of the sync that the path names."""
     sync = page_request.sync
     lost_notice = queue_lost_notice(page_request.workspace, sync)
     queue = page_request.workspace.queue(sync.id) if lost_notice is None else None

@@ -1,4 +1,4 @@
-"""The page of a sync's records, of one run or of all, with filters, a search and downloads."""
+"""The page of a sync's records, of one run or of all runs, with filters, a search and downloads."""
 
 import dataclasses
 import logging
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 PAGE_SIZE = 50  # records on a page
 SAMPLE_SIZE = 1_000  # records in the smaller download
 MAX_DOWNLOAD_RECORDS = 1_000_000_000
-MAX_RUN_CHOICES = 50  # runs to choose from
+MAX_RUN_CHOICES = 50  # runs in the list from which the user chooses
 COLUMNS = (
     ColumnHeader("Identifier", class_="key"),
     ColumnHeader("Status"),
@@ -55,7 +55,7 @@ MEDIA_TYPES = {".csv": "text/csv", ".json": "application/json", ".parquet": "app
 
 
 def records_page(page_request: PageRequest) -> Page:
-    """Show the requested records, the newest first."""
+    """Show the requested records, newest first."""
     sync = page_request.sync
     search = page_request.build_search(limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (page_request.page - 1))
     records = list(iterate_records(find_records(sync, page_request.workspace.tracking, search)))
@@ -96,7 +96,7 @@ def _subtitle(page_request: PageRequest) -> Content:
 
 
 def _record_count(page_request: PageRequest) -> Content:
-    """Return the number of records if it is quick to read: for one stage of one run."""
+    """Return the number of records if counting is quick, which is for one stage of one run; otherwise None."""
     if not (page_request.run_id and page_request.stage and page_request.stage.has_ended):
         return None
     record_count = count_records(
@@ -106,7 +106,7 @@ def _record_count(page_request: PageRequest) -> Content:
 
 
 def _search_form(page_request: PageRequest) -> Html:
-    """Return the form that searches for another identifier, or in another run."""
+    """Return the form for a search by identifier and run."""
     known_runs = sorted(page_request.workspace.tracking.list_runs(page_request.sync.id), reverse=True)
     listed_runs = (
         known_runs[:MAX_RUN_CHOICES]
@@ -217,7 +217,7 @@ def _record_row(record: ResultRecord) -> Iterator[Content]:
 
 
 def _download_links(page_request: PageRequest) -> Html:
-    """Return the links to the records as files: all of them, or a sample."""
+    """Return the links that download the records as files: all matching records, or the newest ones."""
     entries: list[Content] = []
     for name, limit in (("All matching records", None), (f"The newest {SAMPLE_SIZE:,}", SAMPLE_SIZE)):
         files = [
@@ -234,7 +234,7 @@ def _download_links(page_request: PageRequest) -> Html:
 
 
 def download_records(page_request: PageRequest) -> Response:
-    """Stream the requested records as a file."""
+    """Stream the requested records as a file in the requested format."""
     suffix = f".{page_request.path_params['ending']}"
     if suffix not in EXPORT_WRITERS:
         format_names = [ending[1:] for ending in EXPORT_WRITERS]
@@ -248,14 +248,14 @@ def download_records(page_request: PageRequest) -> Response:
         page_request.build_search(limit=page_request.get_number("limit", maximum=MAX_DOWNLOAD_RECORDS)),
     )
     chunks = stream_export(record_chunks, suffix)
-    first_chunk = next(chunks)  # before the response begins: an error can still be shown on a page
+    first_chunk = next(chunks)  # read before the response begins, because an error can still be shown on a page
     name = "-".join(filter(None, (sync.id, page_request.run_id, page_request.status, page_request.change)))
     headers = {"Content-Disposition": f'attachment; filename="{name}{suffix}"'}
     return StreamingResponse(_stream_chunks(first_chunk, chunks), media_type=MEDIA_TYPES[suffix], headers=headers)
 
 
 def _stream_chunks(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the chunks. An error ends the connection, so that half a file isn't taken for the whole."""
+    """Yield the chunks. An error breaks the connection, so that half a file isn't mistaken for a whole file."""
     try:
         yield first
         yield from pieces

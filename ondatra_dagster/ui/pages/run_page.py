@@ -94,7 +94,10 @@ def run_page(page_request: PageRequest) -> Page:
 
 
 def _page_without_history(workspace: Workspace, sync: Sync, run_id: str) -> Page:
-    """Show a run without history: the history was lost, or another project's state has it."""
+    """Show a run that isn't in this project's history.
+
+    The history was lost, or the run is in the history of another project's state folder.
+    """
     if run_id not in workspace.tracking.list_runs(sync.id):
         raise SelectionError(f"{sync.id} has no run {run_id!r} in its history; its page lists those that it has")
     return Page(
@@ -112,7 +115,7 @@ def _has_records(workspace: Workspace, run: PastRun) -> bool:
 
 
 def _retention_text(workspace: Workspace, run: PastRun) -> Content:
-    """Return where the run's records are, or why they are gone."""
+    """Return the text that says where the run's records are, or that they were removed."""
     if _has_records(workspace, run):
         return ("Its records are in ", element("code", workspace.tracking.run_address(run.sync_id, run.run_id)))
     days = workspace.settings.tracking_retention_days
@@ -146,7 +149,7 @@ def _run_facts(page_request: PageRequest, run: PastRun) -> Html:
 
 
 def _error_section(run: PastRun, sync: Sync) -> Content:
-    """Return the reasons why rows weren't delivered, with counts and keys, then the errors without rows."""
+    """Return the section with the reasons why rows weren't delivered, then the errors that concern no row."""
     reasons = load_undelivered_reasons(run)
     row_messages = tuple(reason.message for reason in reasons)
     other_errors = [
@@ -164,7 +167,7 @@ def _error_section(run: PastRun, sync: Sync) -> Content:
 
 
 def _crash_notice(run: PastRun) -> Content:
-    """Return a notice for a run that was killed before it reported."""
+    """Return a notice for a run that was killed before it stored its counts; None for other runs."""
     if run.result is not RunResult.CRASHED:
         return None
     notice = "Its process ended unexpectedly. Its deliveries are among its records; the next run counts them."
@@ -172,7 +175,7 @@ def _crash_notice(run: PastRun) -> Content:
 
 
 def _count_section(workspace: Workspace, run: PastRun) -> Html:
-    """Return the table of counts; those with records link to them."""
+    """Return the table of the run's counts. A count links to its records if they are kept."""
     grid, has_records = load_grid(run), _has_records(workspace, run)
     is_complete = grid.known_rows.issuperset(GridRow)
     sync = workspace.syncs[run.sync_id]
@@ -190,9 +193,9 @@ _INCOMPLETE_NOTICE = "Its process ended before it had a plan: the rows that it w
 def count_cells(
     run: PastRun, cell: GridRow, grid: CountGrid, *, sync: Sync, has_records: bool = False
 ) -> Iterator[Content]:
-    """Yield the cells of one row of the counts; counts of rows with records link to the records."""
+    """Yield the cells of one row of the table of counts; a count links to its records if they are kept."""
     yield (element("span", cell.value.replace("_", " "), class_="strong"), element("small", COUNT_MEANINGS[cell]))
-    # replaced rows have records of inserts and deletes, for every unit kind
+    # kinds that replace rows have records of inserts and deletes, whatever the unit is
     has_own_records = sync.unit_shape in (UnitKind.ROW, UnitKind.VERSION) and not sync.model.kind.replaces_rows
     for operation in UnitOperation:
         link_to = operation if has_own_records else None

@@ -1,4 +1,4 @@
-"""The first page: every sync of the project, its status and its last runs."""
+"""The first page: every sync of the project, with its health and its last runs."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ from ondatra_dagster.ui.value_formatting import (
 
 SPARKLINE_RUNS = 12
 UNHEALTHY_STATES = (Health.FAILING, Health.QUEUE_LOST, Health.REJECTS)
-MIN_SPARKLINE_HEIGHT = 8  # of 100, because the bars are 25 pixels high
+MIN_SPARKLINE_HEIGHT = 8  # 8 of 100 units, because these bars are only 25 pixels high
 COLUMNS = (
     ColumnHeader("Sync"),
     ColumnHeader("Health"),
@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 def sync_list_page(page_request: PageRequest) -> Page:
-    """Show all syncs on one page."""
+    """Show all syncs of the project on one page."""
     syncs_with_status = [(sync, _read_status(page_request, sync)) for sync in page_request.workspace.syncs.values()]
     statuses = [status for _, status in syncs_with_status if isinstance(status, SyncStatus)]
     rows = [
@@ -73,14 +73,14 @@ _NO_SYNCS_TEXT = "No model of this project has a sink yet: a model's header line
 
 
 def _sinks_notice(sinks: str) -> Content:
-    """Return a notice if the setting sinks stops all sending."""
+    """Return a notice if the setting `sinks` stops all sending; None otherwise."""
     if sinks == "on":
         return None
     return element("p", f"The setting sinks is {sinks}: nothing is sent.", class_="notice")
 
 
 def _history_notice(workspace: Workspace) -> Content:
-    """Return a notice that says why the page shows no runs, if the history can't be read."""
+    """Return a notice that says why the page shows no runs, if the history can't be read; None otherwise."""
     try:
         workspace.history.as_required().list_runs(limit=1)
     except StateError as error:
@@ -89,7 +89,7 @@ def _history_notice(workspace: Workspace) -> Content:
 
 
 def _read_status(page_request: PageRequest, sync: Sync) -> SyncStatus | str:
-    """Read the status of a sync; return the error if it can't be read, so that the other syncs are shown."""
+    """Return the status of a sync, or the error if it can't be read, so that the other syncs are still shown."""
     try:
         return read_sync_status(page_request.workspace, sync, runs=SPARKLINE_RUNS)
     except StateError as error:
@@ -145,7 +145,7 @@ def _sync_row(status: SyncStatus, now: datetime) -> Iterator[Content]:
 
 
 def _sparkline(status: SyncStatus) -> Content:
-    """Draw one bar for each run: its delivered rows, and those that were rejected or failed."""
+    """Draw one bar for each run: its delivered rows, and its rows that were rejected or failed."""
     if not status.runs:
         return NO_VALUE
     bars = []

@@ -1,4 +1,4 @@
-"""The page of a sync: its status, its counts over runs, and its run history."""
+"""The page of a sync: its status, a chart of its counts over runs, and its run history."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -50,8 +50,8 @@ from ondatra_dagster.ui.value_formatting import (
 
 PAGE_SIZE = 25  # runs on a page
 CHART_RUNS = 40
-MAX_LABELLED_BARS = 12  # up to this many runs, each bar has its time below it
-MAX_SHOWN_ERRORS = 2  # errors that the history shows of a run; the run's own page has all
+MAX_LABELLED_BARS = 12  # up to this number of runs, each bar has the time of its run below it
+MAX_SHOWN_ERRORS = 2  # errors of a run in the table of runs; the run's own page shows all
 CHART_SERIES = {
     GridRow.SUCCEEDED: "succeeded",
     GridRow.REJECTED: "rejected",
@@ -175,7 +175,7 @@ def _runs_chart(status: SyncStatus) -> Content:
 
 
 def _chart_times(ended_runs: Sequence[PastRun]) -> Html:
-    """Return the times of the runs, each below its bar if there is room, else the first and the last."""
+    """Return the start times below the chart: of each run if there is room, else of the first and the last."""
     start_times = [run.started_at for run in ended_runs]
     if len(start_times) > MAX_LABELLED_BARS:
         end_labels = [element("span", format_time(value)) for value in (start_times[0], start_times[-1])]
@@ -189,7 +189,7 @@ def _chart_times(ended_runs: Sequence[PastRun]) -> Html:
 
 
 def _sum_known(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of the known counts; None if none is known."""
+    """Return the sum of the known counts; None if all counts are unknown."""
     known_counts = [count for count in counts if count is not None]
     return sum(known_counts) if known_counts else None
 
