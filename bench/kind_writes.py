@@ -1,8 +1,8 @@
-"""The measurement of a million rows through each kind, and of the best handwritten statement for the same result.
+"""The measurement of a million rows through each kind, and through the best handwritten statement for the same result.
 
-The same result is the same table and change feed. `python -m bench.kind_writes [ROWS [KIND…]]` runs it; it is
-apart from the other measurements, because it takes up to ten minutes. For all kinds, it writes
-docs/bench-kinds.md. The timed run is a second one, in which one row in a hundred differs. Both contestants start
+The same result means the same table and the same change feed. `python -m bench.kind_writes [ROWS [KIND…]]` runs the
+measurement. It is separate from the others, because it takes up to ten minutes. For all kinds, it writes
+docs/bench-kinds.md. The timed run is the second run, in which one row in a hundred differs. Both contestants start
 from copies of one table, in turns, in one session.
 """
 

@@ -93,7 +93,7 @@ class FakeApi(LoopbackApi):
         return Answer(200, list(child_records)) if child_records else self._not_found(request)
 
     def _post(self, request: Request) -> Answer:
-        """Create the record in the body. If the body is a list, create or replace each of its records."""
+        """Create the record in the body, unless it exists. If the body is a list, create or replace each record."""
         if isinstance(request.body, list):
             for record in request.body:
                 self.state[self._record_path(request, record)] = record

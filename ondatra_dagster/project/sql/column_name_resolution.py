@@ -75,7 +75,7 @@ class Relation:
         return UNKNOWN_SOURCES if any(column.name is None for column in self.columns) else None
 
     def with_names(self, names: Sequence[str]) -> "Relation":
-        """Return the relation with other column names, as AS t(a, b) gives them."""
+        """Return the relation with these column names, as after AS t(a, b)."""
         if not names:
             return self
         if self.unknown_columns is not None or len(names) != len(self.columns):

@@ -79,7 +79,7 @@ NESTED_TYPES = {SqlType.ARRAY: "array", SqlType.MAP: "map", SqlType.STRUCT: "str
 MAP_KEY_TYPES = frozenset(  # types that a JSON object's key, which is always a text, can be converted to
     {"string", "tinyint", "smallint", "int", "bigint", "decimal", "date", "timestamp", "timestamp_ntz"}
 )
-DEFAULT_DECIMAL = (10, 0)  # DECIMAL without digits means the same as in Spark
+DEFAULT_DECIMAL = (10, 0)  # the precision and scale of DECIMAL without digits, as in Spark
 MAX_DECIMAL_DIGITS = 38
 TYPE_REMEDY = "the collector accepts strings, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
 

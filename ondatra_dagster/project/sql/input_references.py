@@ -163,7 +163,7 @@ def _visible_cte_names(clause: exp.With, enclosing_cte: exp.Expr | None) -> Iter
 def _needs_alias(use: _InputUse, query: ParsedQuery) -> bool:
     """Return whether the input needs an alias because columns may be qualified with its name.
 
-    They can't be with a file's name, and not in TABLE a.b.
+    A file's name can't qualify columns, and TABLE a.b can't have an alias.
     """
     if use.table.alias or isinstance(use.input, FileInput):
         return False

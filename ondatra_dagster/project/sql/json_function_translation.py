@@ -1,7 +1,7 @@
 """The translation of json_object, json_array and json_group_array to Spark's functions, whose result is a text.
 
 Nulls are kept. A builder's text within another builder is nested as JSON, also through a subquery's column, a CASE or
-COALESCE. The same is true for `x::JSON`. Any other text becomes a JSON string.
+COALESCE. The value of `x::JSON` is nested as JSON too. Any other text becomes a JSON string.
 """
 
 import dataclasses
@@ -142,7 +142,7 @@ def _translate_array(call: JsonCall) -> Iterator[TextEdit]:
 def _concatenate(
     call: JsonCall, first: str, separators: Sequence[str | None], wraps: Sequence[TextWrap], last: str
 ) -> Iterator[TextEdit]:
-    """Yield the edits that concatenate all arguments. Between two arguments of one text, the separator is None."""
+    """Yield the edits that concatenate all arguments. None in `separators` marks two arguments of one to_json."""
     yield call.replace_token(call.name_index, "concat")
     if not wraps:
         yield call.replace_token(call.opening_index, f"('{first}{last}'")
@@ -194,7 +194,7 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
 
 
 def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
-    """Return the collected value, its ORDER BY, and whether it is DISTINCT."""
+    """Return the value that json_group_array() collects, its ORDER BY, and whether it has DISTINCT."""
     example = "write json_group_array(value) or json_group_array(value ORDER BY other)"
     if len(call.node.expressions) != 1:
         raise call.call_error("takes one value", example)

@@ -38,7 +38,7 @@ class ParsedQuery:
     comments: tuple[tuple[int, str], ...]
     is_deterministic: bool
     dialect: DialectTranslation  # the edits that translate other dialects to Spark's words
-    bare_decimals: tuple[tuple[str, int], ...]  # the types of casts to a decimal without digits, with their lines
+    bare_decimals: tuple[tuple[str, int], ...]  # the decimal types without digits in casts, with their lines
     last_values: tuple[tuple[int, int], ...]  # the positions of {{ last_value }}
 
 

@@ -181,7 +181,7 @@ def _differing_rows(rows_with_reason: DataFrame, old: DataFrame, target: TargetT
 
     A row to write has the rowid of the table's row that it changes, if there is one.
     """
-    # this comparison may ignore nulls: rows with a null in the key aren't written, and Spark reads both sides once less
+    # not null-safe: a row with a null in its key is never written, and in this way Spark reads both sides once less
     query_rows = rows_with_reason.withColumn(IN_QUERY_COLUMN, F.lit(True))
     joined_rows = query_rows.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
     is_in_query = column_of(IN_QUERY_COLUMN).isNotNull()
