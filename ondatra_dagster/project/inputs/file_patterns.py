@@ -12,7 +12,7 @@ READ_HIDDEN_PREFIXES = ("_common_metadata", "_metadata")
 def find_matching_paths(root: Path, path_pattern: str) -> list[Path]:
     """Return the files and folders that a path or pattern below `root` matches.
 
-    If a file or folder has the pattern as its exact name, it is the only result.
+    If a file or folder has exactly the pattern as its name, this file or folder is the only result.
     """
     exact_path = root / path_pattern
     if exact_path.exists():

@@ -65,7 +65,10 @@ class PreviousResultsFromInputs:
         )
 
     def rows(self) -> DataFrame | None:
-        """Return the query's result on all rows of its inputs' old versions; None if one of them can't be read."""
+        """Return the query's result on all rows of its inputs' old versions.
+
+        Return None if a version can't be read, or if the query isn't deterministic.
+        """
         if not self.model.is_deterministic or not self._is_readable():
             return None
         try:
