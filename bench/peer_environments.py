@@ -18,7 +18,7 @@ class MissingPeerError(Exception):
 
 
 def install_peer(requirement: str) -> Path:
-    """Return the Python of the environment with the package. Install it first if needed; raise MissingPeerError."""
+    """Return the Python of the environment with the package. Install the package if needed; raise MissingPeerError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = requirement.replace("==", "-").removesuffix(".*")
     folder = cache / "ondatra" / "bench" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"

@@ -284,7 +284,7 @@ class TableAlterer:
 
 
 def property_literals(properties: Mapping[str, str]) -> str:
-    """Return the properties as a list of SQL literals."""
+    """Return the properties as they are written in SQL: 'name' = 'value', 'name' = 'value'."""
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 

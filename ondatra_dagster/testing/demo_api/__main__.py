@@ -67,7 +67,7 @@ def run_command_with_api(api: DemoApi, command: tuple[str, ...]) -> int:
 
 def run_command(command: tuple[str, ...]) -> int:
     """Run the command and return its exit code, in the way of a shell."""
-    # catch SIGINT and don't ignore it: the command would inherit that. The terminal sends Ctrl-C to the command too.
+    # catch SIGINT: if it were ignored, the command would ignore it too. The terminal sends Ctrl-C to both processes.
     signal.signal(signal.SIGINT, lambda *_: None)
     end_event = threading.Event()  # set if a SIGTERM arrives before the command has started
     signal.signal(signal.SIGTERM, lambda *_: end_event.set())

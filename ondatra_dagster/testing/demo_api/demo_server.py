@@ -37,7 +37,7 @@ DEMO_KEY = "shop-demo-key-0001"  # a public key that only opens the demo API
 
 
 class DemoApi(LoopbackApi):
-    """The running demo API: its web page, its calls, and the state that both use."""
+    """The running demo API: its web pages and its answers to calls. Both use one state."""
 
     def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
         self.faults: FaultQueue = FaultQueue()

@@ -1,6 +1,6 @@
 """The state of the demo API, in memory and, on request, in one small file.
 
-With the file, two runs of the example use a destination with the same content.
+With the file, a second run of the example finds the records of the first.
 """
 
 import datetime

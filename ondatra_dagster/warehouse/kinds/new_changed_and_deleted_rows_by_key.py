@@ -145,10 +145,10 @@ def compare_by_key(
     finds_deleted: bool,
     surplus: DataFrame | None = None,
 ) -> KeyComparison:
-    """Compare the query's rows with `old`, the table's current row of each key. `old` is None if the table is empty.
+    """Compare the query's rows with `old`, the table's current row of each key.
 
-    With `finds_deleted`, a key that the query no longer returns is deleted. A key whose rows are invalid isn't changed.
-    The table's rows in `surplus` are always deleted.
+    `old` is None if the table has no rows yet. With `finds_deleted`, a key that the query no longer returns is
+    deleted. A key whose rows are invalid isn't changed. The table's rows in `surplus` are always deleted.
     """
     rows_with_reason = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
     if old is None:
