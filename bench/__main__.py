@@ -1,4 +1,7 @@
-"""The command `python -m bench`: every speed figure of the README and of the peers, in one run and one table."""
+"""The command `python -m bench`.
+
+It measures every speed figure of the README and of the peers, and writes one table.
+"""
 
 import json
 import subprocess
@@ -17,12 +20,12 @@ from bench.result_page import Figure, Group, build_page
 
 ROOT = Path(__file__).parents[1]
 REPETITIONS = 3
-# so many rows that one-time work of a peer hardly counts (dlt: a second before its first row)
+# by batch size; so many rows that a peer's one-time work hardly counts (dlt: a second before its first row)
 ROWS = {100: 150_000, 1000: 150_000, 1: 3_000}
 STORED_ROWS = 200_000
 MEMORY_ROWS = (100_000, 1_000_000)
 MODELS = (10, 500)
-LARGE_BATCH = 10_000  # rows in drt's large batch, which one client sends in many calls
+LARGE_BATCH = 10_000  # the rows in a large batch of drt; one client sends them in many calls
 EVENTS = {1: 30_000, 100: 1_000_000}
 DLT_DESTINATION = "dlt 1.31, custom destination"
 DLT_LOAD = "dlt 1.31, its load step alone"
@@ -45,7 +48,7 @@ def main() -> None:
 
 
 def _measurement(python: Path, module: str, *arguments: object) -> Numbers:
-    """Return the numbers that a contestant's process prints."""
+    """Return the numbers that the process of a contestant prints."""
     command = [str(python), "-m", module, *map(str, arguments)]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if process.returncode:
@@ -59,7 +62,7 @@ def _ondatra_name(name: str, *arguments: object) -> Callable[[], Numbers]:
 
 
 def _measure_in_turns(contest: Measures) -> dict[str, list[Numbers]]:
-    """Return each contestant's numbers. They are measured in turns, so that a busy machine slows all of them."""
+    """Return the numbers of each contestant, measured in turns, so that a busy machine slows all contestants."""
     numbers_by_name: dict[str, list[Numbers]] = {name: [] for name in contest}
     for _ in range(REPETITIONS):
         for name, measure in contest.items():
@@ -100,7 +103,7 @@ def _delivery_group(url: str, size: int, rows: int) -> Group:
 
 
 def _delivery_peers(url: str, size: int, rows: int) -> tuple[Measures, list[Figure]]:
-    """Return the peers that can be installed here, and a line for each of the others."""
+    """Return the peers that can be installed here, and a figure without values for each other peer."""
     peers: dict[str, Callable[[], Numbers]] = {}
     missing_peers = []
     plain_peer = {DRT_PLAIN: (DRT, "bench.drt_sync", size)} if size > 1 else {}

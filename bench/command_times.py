@@ -1,6 +1,6 @@
 """The times that a user waits for: the start of the command, and a run that finds nothing to do.
 
-The project is the one that `ondatra init` creates. Its first run, which isn't timed, needs Java and Delta's jars.
+The project is the one that `ondatra init` creates. The project's first run isn't timed. It needs Java and Delta's jars.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ ONDATRA = (sys.executable, "-m", "ondatra_dagster.cli.main")
 
 
 class CannotRunError(Exception):
-    """The error for a command that failed. Its output is on stderr."""
+    """The error for a command that failed. The command's output is on stderr."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class RunProject:
 
     @classmethod
     def create_without_run(cls, root: Path) -> "RunProject":
-        """Return a new project that hasn't been run yet."""
+        """Return a new project whose first run is still to be made."""
         project = cls(root)
         project._run_command("init", str(root), cwd=root.parent)
         return project
 
     def command_seconds(self, *arguments: str) -> float:
-        """Return how long the command takes."""
+        """Return how many seconds the command takes."""
         start_time = time.perf_counter()
         self._run_command(*arguments, cwd=self.root)
         return time.perf_counter() - start_time
@@ -59,7 +59,7 @@ class RunProject:
 
 
 def python_seconds(code: str) -> float:
-    """Return how long Python takes for this code alone."""
+    """Return how many seconds a Python process takes for only this code."""
     command: Sequence[str] = [sys.executable, "-c", code]
     start_time = time.perf_counter()
     subprocess.run(command, check=True)

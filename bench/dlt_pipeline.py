@@ -1,7 +1,7 @@
-"""The measurement of dlt's custom destination with the same rows. The Python of dlt's own environment runs it.
+"""The measurement of dlt's custom destination with the same rows. It runs in the Python of dlt's own environment.
 
-There are two rates: of a whole run, and of its load step alone. For that step rows are extracted and normalized
-already, as ours are in the queue.
+It prints two rates: that of a whole run, and that of the load step alone. Before the load step the rows are already
+extracted and normalized, just as ondatra's rows are already in the queue.
 """
 
 import json
@@ -25,7 +25,7 @@ def main(url: str, rows: int, size: int) -> None:
 
     @dlt.destination(batch_size=size, name="api", naming_convention="direct")
     def api(items: Any, table: Any) -> None:
-        # dlt's own JSON is faster than the one that requests would use in this environment
+        # dlt's own JSON encoder is faster than the one that requests would use in this environment
         session.post(f"{url}/rows", data=dlt_json.dumpb(items), headers=JSON).raise_for_status()
 
     def source() -> Iterator[list[dict[str, Any]]]:

@@ -1,6 +1,7 @@
-"""The measurement of drt's REST destination with the same rows. The Python of drt's own environment runs it.
+"""The measurement of drt's REST destination with the same rows. It runs in the Python of drt's own environment.
 
-The engine runs in this process, called as `drt run` calls it. Its source is a SQLite table that is filled before.
+drt's engine runs in this process, called in the same way as by `drt run`. Its source is a SQLite table that is filled
+before the measurement.
 """
 
 import json
@@ -31,7 +32,7 @@ def main(url: str, rows: int, size: int, batch: int) -> None:
                 "headers": {"content-type": "application/json"},
                 **(batch_options if size > 1 else {}),
             },
-            # drt opens a client for each batch; its default limit is ten requests a second
+            # drt opens a client for each batch; its default limit of ten requests a second is raised
             "sync": {"batch_size": batch, "rate_limit": {"requests_per_second": 1_000_000}},
         }
     )

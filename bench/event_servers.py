@@ -1,7 +1,7 @@
-"""The measurement of events by HTTP: a plain Starlette app that only parses them, and ours, which stores them.
+"""The measurement of events by HTTP: a plain Starlette app that only parses events, and ondatra's collector.
 
-uvicorn serves each of them in a separate process. The requests are built before and sent through raw sockets, so
-that the sender costs as little as possible.
+The collector also stores the events. uvicorn serves each of the two in a separate process. The requests are built
+before and sent through raw sockets, so that the sender takes as little time as possible.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def measure_event_rate(folder: Path, name: str, events: int, size: int) -> float
 
 
 def _build_events(size: int) -> list[dict[str, object]]:
-    """Return page views, each different from the others: the server may compress what it stores."""
+    """Return page views that all differ, because the server may compress what it stores."""
     generator, first_time = random.Random(1), datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
     return [
         {
@@ -113,7 +113,7 @@ def _running_server(command: list[str], folder: Path) -> Iterator[int]:
 
 
 def _send_requests(port: int, request: bytes, requests: int) -> float:
-    """Send the requests over some connections, and return how long that took.
+    """Send the requests over several connections, and return how many seconds that took.
 
     Each connection sends its next request when the last one is answered.
     """
@@ -142,7 +142,7 @@ def _socket_of(key: selectors.SelectorKey) -> socket.socket:
 
 
 def _read_response(connection: socket.socket) -> None:
-    """Read one whole response."""
+    """Read one whole response from the connection."""
     content = connection.recv(65_536)
     while b"\r\n\r\n" not in content:
         content += connection.recv(65_536)

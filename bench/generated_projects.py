@@ -1,4 +1,7 @@
-"""The generated projects of any size: each model joins the previous one and an earlier one. The first reads a file."""
+"""The generated projects of any size.
+
+The first model reads a file; each other one joins the previous and an earlier one.
+"""
 
 from pathlib import Path
 
@@ -22,7 +25,7 @@ FIRST_QUERY = "SELECT * FROM csv.`data/rows.csv`"
 
 
 def build_queries(models: int) -> dict[str, str]:
-    """Return the query of each model, by its name."""
+    """Return the query of each model, by the model's name."""
     texts = {"m0": FIRST_QUERY}
     for number in range(1, models):
         texts[f"m{number}"] = QUERY.format(before=f"mart.m{number - 1}", other=f"mart.m{number // 2}")
@@ -41,7 +44,7 @@ def write_project(root: Path, models: int) -> Path:
 
 
 def write_tables(root: Path) -> None:
-    """Write each model's Delta log as if its table were up to date: a run has nothing to do."""
+    """Write a Delta log for each model as if its table were up to date, so that a run has nothing to do."""
     workspace = load_workspace(root)
     for model in workspace.project.models.values():
         inputs = read_input_versions(model.inputs, workspace.settings, workspace.plan_inputs().tables)

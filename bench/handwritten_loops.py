@@ -1,4 +1,4 @@
-"""The loops that users write themselves: over the rows, with one request a batch. Nothing is tracked or retried."""
+"""The loops over rows that users write themselves, with one request per batch. Nothing is tracked or retried."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ def _time_loop(post: Post, rows: int, size: int) -> float:
     batches = list(yield_batches(rows, size))
     start_time = time.perf_counter()
     for batch in batches:
-        # with one row a call, send an object, not a list of one
+        # with one row per call, send an object and not a list with one object
         status = post(json.dumps(batch if size > 1 else batch[0]))
         if status != http.HTTPStatus.OK:
             raise SystemExit(f"the bench's server answered {status}")
@@ -27,7 +27,7 @@ def _time_loop(post: Post, rows: int, size: int) -> float:
 
 
 def send_with_http_client(url: str, rows: int, size: int) -> float:
-    """Return the seconds of http.client over one connection: the floor."""
+    """Return the seconds that http.client takes over one connection. This is the floor of the comparison."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
 
     def post_body(body: str) -> int:
@@ -40,13 +40,13 @@ def send_with_http_client(url: str, rows: int, size: int) -> float:
 
 
 def send_with_httpx(url: str, rows: int, size: int) -> float:
-    """Return the seconds of httpx with one client."""
+    """Return the seconds that httpx takes with one client."""
     with httpx.Client(base_url=url) as client:
         return _time_loop(lambda body: client.post("/rows", content=body, headers=JSON).status_code, rows, size)
 
 
 def send_with_requests(url: str, rows: int, size: int) -> float:
-    """Return the seconds of requests with one session."""
+    """Return the seconds that requests takes with one session."""
     with requests.Session() as session:
         return _time_loop(lambda body: session.post(f"{url}/rows", data=body, headers=JSON).status_code, rows, size)
 

@@ -1,7 +1,7 @@
-"""The API that all contestants send to: it reads each request, answers 200 and stores nothing.
+"""The API that all contestants send to. It reads each request, answers 200 and stores nothing.
 
-It has blocking sockets and one thread a connection: the cheapest of the servers that were tried. With the same
-client an asyncio protocol answered 0.5 to 0.8 of its requests a second, and http.server 0.6 to 0.95.
+It has blocking sockets and one thread per connection: the fastest of the servers that were tried. With the same client,
+an asyncio protocol answered 0.5 to 0.8 times as many requests per second, and http.server 0.6 to 0.95 times as many.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def _answer_requests(client: socket.socket) -> None:
             while missing_bytes > 0:
                 missing_bytes -= len(client.recv(_READ_BYTES) or b"x" * missing_bytes)
             client.sendall(RESPONSE)
-            content = b""  # no client here sends a request before the last one is answered
+            content = b""  # no client here sends a request before its last one is answered
 
 
 def _body_length(head: bytes) -> int:

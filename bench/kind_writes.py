@@ -1,8 +1,8 @@
-"""The measurement of a million rows through each kind, and of the best handwritten statement for the same result.
+"""The measurement of a million rows through each kind, and through the best handwritten statement for the same result.
 
-The same result is the same table and change feed. `python -m bench.kind_writes [ROWS [KIND…]]` runs it; it is
-apart from the other measurements, because it takes up to ten minutes. For all kinds, it writes
-docs/bench-kinds.md. The timed run is a second one, in which one row in a hundred differs. Both contestants start
+The same result means the same table and the same change feed. `python -m bench.kind_writes [ROWS [KIND…]]` runs the
+measurement. It is separate from the others, because it takes up to ten minutes. For all kinds, it writes
+docs/bench-kinds.md. The timed run is the second run, in which one row in a hundred differs. Both contestants start
 from copies of one table, in turns, in one session.
 """
 
@@ -28,13 +28,13 @@ from ondatra_dagster.warehouse.model_run import evaluate_query, write_model
 from ondatra_dagster.warehouse.model_write_request import ModelWrite
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-REPETITIONS = 6  # Java has compiled the code of both by the fourth
+REPETITIONS = 6  # by the fourth repetition, Java has compiled the code of both contestants
 TIME_RATIO_LIMITS = {"merge": 1.2, "table": 1.4, "partition": 1.4, "tracked": 1.6, "scd2": 1.6, "append": 2.0}
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "bench-kinds.md"
 KEYS = {"merge": ("id",), "tracked": ("doc",), "scd2": ("id",), "partition": ("day",)}
 SOURCE = "raw.rows"
 QUERY = "SELECT id, doc, day, name, amount FROM raw.rows"
-# id is unique, a doc has ten rows, a day ten thousand; one row in a hundred differs, in a tenth of the days
+# id is unique, a doc has ten rows, a day has ten thousand; one row in a hundred differs, all in a tenth of the days
 ROWS = """
 select id, cast(id div 10 as bigint) as doc, date_add(date'2024-01-01', cast(id div 10000 as int)) as day,
     concat('name of ', {name}) as name, cast(id % 1000 as double) / 7 as amount
@@ -88,16 +88,16 @@ HANDWRITTEN_SQL = {
 
 @dataclasses.dataclass
 class KindTimes:
-    """The times of one kind, and the changes in its feed."""
+    """The times of one kind's contestants, and the changes in the table's feed."""
 
     kind: str
     seconds: dict[str, float]
     change_counts: dict[str, dict[str, int]]
 
     def lines(self) -> list[str]:
-        """Return a line of the table for each contestant, with its time as a ratio of the handwritten one.
+        """Return a table line for each contestant, with its time divided by that of the handwritten statement.
 
-        For append it is a ratio of the query's time.
+        For append, the time is divided by that of the query alone.
         """
         base_seconds = self.seconds["its query" if "its query" in self.seconds else "by hand"]
         changes = ", ".join(f"{rows:,} {change}" for change, rows in sorted(self.change_counts["ondatra"].items()))
@@ -110,7 +110,7 @@ class KindTimes:
 
 @dataclasses.dataclass
 class KindBench:
-    """A Spark session, and copies of tables for it."""
+    """A Spark session, and copies of the tables for it."""
 
     warehouse: Warehouse
     root: Path
@@ -121,7 +121,7 @@ class KindBench:
         return self.warehouse.session
 
     def write_source(self, name: str, *, count: int | None = None, kind: str = "table") -> None:
-        """Write these rows to raw.rows."""
+        """Write these rows to the table raw.rows."""
         rows = ROWS.format(name=name, count=count or self.count)
         self.write_with_ondatra(self.build_model(kind, rows, name=SOURCE, reads=False))
 
@@ -172,7 +172,7 @@ class KindBench:
         self.session.sql(statement).collect()
 
     def measure_seconds(self, write_rows: Callable[[], None]) -> float:
-        """Return how long a write takes, on a fresh copy of the table."""
+        """Return how many seconds a write takes on a fresh copy of the table."""
         table = Path(self.warehouse.table_path("mart.rows"))
         table_copy = self.root / "kept"
         shutil.rmtree(table)
@@ -183,7 +183,7 @@ class KindBench:
         return time.perf_counter() - start_time
 
     def count_changes(self) -> dict[str, int]:
-        """Return the changes in the newest version's feed. Both contestants must give the same."""
+        """Return the number of changes by type in the newest version's feed. Both contestants must have the same."""
         path = self.warehouse.table_path("mart.rows")
         state = read_table_state(path)
         feed = self.session.read.format("delta").option("readChangeFeed", "true")
@@ -191,7 +191,7 @@ class KindBench:
         return {row["_change_type"]: row["count"] for row in rows.groupBy("_change_type").count().collect()}
 
     def compare_kind(self, kind: str) -> KindTimes:
-        """Measure both contestants in turns."""
+        """Measure both contestants of a kind in turns."""
         extra_count = self.count // 100 if kind == "append" else 0
         source_kind = "append" if kind == "append" else "table"
         self.write_source("id", kind=source_kind)
@@ -226,7 +226,7 @@ class KindBench:
         )
 
     def run_query(self) -> None:
-        """Run the query alone."""
+        """Run only the query, and write its rows nowhere."""
         frame = evaluate_query(self.warehouse, self.build_model("append"), {SOURCE: self.version(SOURCE)})
         frame.write.format("noop").mode("overwrite").save()
 
@@ -238,7 +238,7 @@ def main() -> None:
         root = Path(folder)
         settings = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[2]"})
         with Warehouse(settings) as warehouse:
-            warehouse.expect_bytes(math.inf)  # start Spark as for this amount of data
+            warehouse.expect_bytes(math.inf)  # start Spark with the options for large work
             bench = KindBench(warehouse, root, count)
             contests = []
             for kind in kinds:

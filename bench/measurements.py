@@ -1,7 +1,7 @@
 """The single measurements: `python -m bench.measurements NAME ARGUMENT…` runs one and prints its numbers.
 
-Each runs in a separate process, so that none inherits another's heap, caches or threads. The work before the first
-row isn't timed: imports, opening files, building rows.
+Each measurement runs in a separate process, so that it doesn't inherit the heap, caches or threads of another. The work
+before the first row isn't timed: imports, opening files, building rows.
 """
 
 import gc
@@ -43,7 +43,7 @@ from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 
 Numbers = dict[str, float]
-WARM_UP = 10  # the warm-up handles one tenth of the rows
+WARM_UP = 10  # the divisor of the rows for the warm-up: a tenth
 
 
 def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) -> Numbers:
@@ -54,7 +54,7 @@ def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) ->
 
 
 def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
-    """Measure ours, from queued to settled and recorded."""
+    """Measure ondatra: rows from the queue until they are settled and recorded."""
     sync_folder = SyncFolder.create(folder, url, int(size))
     with sync_folder.queue() as queue, sync_folder.pusher() as push:
         fill_queue(queue, int(rows) // WARM_UP, version=1)
@@ -64,14 +64,17 @@ def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
 
 
 def full_sync(folder: Path, url: str, rows: str, size: str) -> Numbers:
-    """Measure ours, from the feed to published records and the queue snapshot, and how much memory that takes."""
+    """Measure ondatra: a full sync from the feed to published records and the queue snapshot, and its memory."""
     seconds = SyncFolder.create(folder, url, int(size)).run_first_sync(int(rows))
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"rate": int(rows) / seconds, "megabytes": kilobytes / 1024}
 
 
 def sqlite_inserts(folder: Path, rows: str) -> Numbers:
-    """Measure inserts of the same texts into a table with a unique key, as durable and in as many transactions."""
+    """Measure plain SQLite inserts of the same texts into a table with a unique key.
+
+    They are as durable as ondatra's inserts, and in as many transactions.
+    """
     changes = [change for page in GeneratedTable(int(rows)).pages() for change in page.changes]
     store = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
     store.execute("pragma journal_mode = wal").fetchall()
@@ -87,7 +90,7 @@ def sqlite_inserts(folder: Path, rows: str) -> Numbers:
 
 
 def enqueue_feed(folder: Path, rows: str) -> Numbers:
-    """Measure ours, from a feed into the queue, without the time in which the feed builds its pages."""
+    """Measure ondatra: rows from a feed into the queue, without the time in which the feed builds its pages."""
     making = 0.0
 
     def time_pages() -> Iterator[FeedPage]:
@@ -105,7 +108,7 @@ def enqueue_feed(folder: Path, rows: str) -> Numbers:
 
 
 def pyarrow_files(folder: Path, rows: str) -> Numbers:
-    """Measure pyarrow, which writes the same columns from lists to as many files."""
+    """Measure pyarrow, which writes the same columns from lists to the same number of files."""
     payloads = [page_change.payload for page in GeneratedTable(int(rows)).pages() for page_change in page.changes]
     start_time = time.perf_counter()
     for start in range(0, len(payloads), FILE_ROWS):
@@ -121,7 +124,7 @@ def pyarrow_files(folder: Path, rows: str) -> Numbers:
 
 
 def publish_records(folder: Path, rows: str) -> Numbers:
-    """Measure ours: rows that were settled in batches of 100 are written to record files."""
+    """Measure ondatra: rows that were settled in batches of 100 are written to record files."""
     tracking = RecordStore(str(folder / "tracking"))
     with SyncFolder(folder).queue() as queue:
         _settle(queue, int(rows))
@@ -147,12 +150,12 @@ def _settle(queue: Queue, rows: int, size: int = 100) -> None:
 
 
 def receive_events(folder: Path, name: str, events: str, size: str) -> Numbers:
-    """Measure events by HTTP, sent to a plain application or to our collector."""
+    """Measure events by HTTP, sent to a plain application or to ondatra's collector."""
     return {"rate": measure_event_rate(folder, name, int(events), int(size))}
 
 
 def parse_queries(folder: Path, models: str) -> Numbers:
-    """Measure sqlglot alone on the same queries."""
+    """Measure sqlglot, which only parses the same queries."""
     texts = list(build_queries(int(models)).values())
     sqlglot.parse(texts[0], dialect="databricks")
     start_time = time.perf_counter()
@@ -162,7 +165,7 @@ def parse_queries(folder: Path, models: str) -> Numbers:
 
 
 def read_project(folder: Path, models: str) -> Numbers:
-    """Measure ours: reading a project's settings, headers, queries, references and graph."""
+    """Measure ondatra: reading a project's settings, headers, queries, references and graph."""
     write_project(folder / "warm", 1)
     load_project(folder / "warm", read_settings(folder / "warm", {}))
     write_project(folder / "project", int(models))
@@ -174,7 +177,7 @@ def read_project(folder: Path, models: str) -> Numbers:
 
 
 def read_definitions(folder: Path, models: str) -> Numbers:
-    """Measure ours: loading a project's Dagster definitions, and Dagster itself."""
+    """Measure ondatra: loading a project's Dagster definitions, together with the import of Dagster."""
     write_project(folder / "project", int(models))
     start_time = time.perf_counter()
     from ondatra_dagster.orchestration.definitions import build_definitions
@@ -184,19 +187,19 @@ def read_definitions(folder: Path, models: str) -> Numbers:
 
 
 def idle_run(folder: Path, models: str) -> Numbers:
-    """Measure ours: the whole command `ondatra run` on a project whose tables are all up to date."""
+    """Measure ondatra: the whole command `ondatra run` on a project whose tables are all up to date."""
     project = write_project(folder / "project", int(models))
     write_tables(project)
     return {"seconds": RunProject(project).command_seconds("run")}
 
 
 def page_view(folder: Path) -> Numbers:
-    """Measure ours: the first view of the records page."""
+    """Measure ondatra: the first view of the records page."""
     return {"seconds": RecordSearchProject.create(folder / "project").page_seconds()}
 
 
 def view_query(folder: Path) -> Numbers:
-    """Measure the handwritten query for the same records."""
+    """Measure the handwritten query for the records that the records page shows."""
     return {"seconds": RecordSearchProject.create(folder / "project").view_query_seconds()}
 
 

@@ -1,4 +1,4 @@
-"""A sync made of our real parts, except the table: its feed is rows that are generated when they are read."""
+"""A sync made of ondatra's real parts, except the table: its feed has rows that are generated when they are read."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ PAGE_ROWS = 10_000
 RUN_ID = "20261118T120000Z-abcdef"
 OPERATION = RecordOperation.UPSERT
 
-# one call a batch, or one call a row; the rows are sent without our columns, as the loops send them
+# one call per batch, or one call per row; the hidden columns are left out, as in the handwritten loops
 PUSH = """
 API = {"base_url": "%s", "push": {"batch_size": %d}}
 
@@ -49,7 +49,7 @@ ROW_CALL = '{key: status(http.post("/rows", json = row)) for key, row in zip(key
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GeneratedTable:
-    """A table of `count` rows, all of one version."""
+    """A table of `count` rows that all have the same version."""
 
     count: int
     version: int = 1
@@ -117,7 +117,7 @@ class SyncFolder:
         return open_queue(self.state / "queue" / "sync.api.sqlite", shape=UnitKind.ROW)
 
     def run_first_sync(self, rows: int) -> float:
-        """Return the seconds of a first sync, from its feed to its records and its queue snapshot."""
+        """Return the seconds of a first sync, from its feed to its records and queue snapshot."""
         table = GeneratedTable(rows)
         ports = Ports(
             read_source=table.source,
@@ -136,7 +136,7 @@ def fill_queue(queue: Queue, rows: int, *, version: int) -> None:
 
 
 def deliver_queue(place: SyncFolder, queue: Queue, push: StarlarkSink) -> float:
-    """Return the seconds from queued to settled and recorded, for all that the queue holds."""
+    """Return the seconds in which all rows in the queue are delivered, settled and recorded."""
     sync = place.sync
     settings = DeliverySettings.from_config(sync.push_config, run_id=RUN_ID, journal=sync.journal_file)
     start_time = time.perf_counter()

@@ -1,4 +1,7 @@
-"""The Python environments of the peers, which have other dependencies than ours. Each is created once, in the cache."""
+"""The Python environments of the peers, whose dependencies differ from ondatra's.
+
+Each is created once, in the cache.
+"""
 
 import os
 import subprocess
@@ -11,16 +14,16 @@ DRT = "drt-core==1.2.*"
 
 
 class MissingPeerError(Exception):
-    """The error for a peer that can't be installed here. The text says why."""
+    """The error for a peer that can't be installed here. The error's text has the reason."""
 
 
 def install_peer(requirement: str) -> Path:
-    """Return the Python that has the package, and install it first if needed; raise MissingPeerError."""
+    """Return the Python of the environment with the package. Install the package if needed; raise MissingPeerError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = requirement.replace("==", "-").removesuffix(".*")
     folder = cache / "ondatra" / "bench" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
-    marker = folder / "made"  # written last: an incomplete folder is created again
+    marker = folder / "made"  # written last, so that an incomplete folder is created again
     if not marker.exists():
         venv.create(folder, clear=True, with_pip=True)
         _install(python, requirement)

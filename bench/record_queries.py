@@ -1,7 +1,7 @@
 """The search in many runs' records: by the command, by the page, and by handwritten queries.
 
-The records are written once, by our own writer, into the user's cache. Keys are 36 characters long, and each run
-writes them in another order. This order is the worst case: no file's minimum and maximum exclude any key.
+The records are written once, by ondatra's own writer, into the user's cache. Keys are 36 characters long, and each run
+writes them in another order. This order is the worst case, because no file's minimum and maximum exclude any key.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 
 RUN_COUNT = 50
-RECORDS_PER_RUN = 100_000  # records of each run
-BENCH_SYNC = "sync.crm"  # of the project that `ondatra init` creates
+RECORDS_PER_RUN = 100_000  # the number of records of each run
+BENCH_SYNC = "sync.crm"  # the sync of the project that `ondatra init` creates
 REJECTED_SHARE = 0.01
 FIRST_RUN_AT = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -65,11 +65,11 @@ class RecordSearchProject:
         return cls(project, tracking)
 
     def command_seconds(self) -> float:
-        """Return the seconds of the whole command."""
+        """Return the seconds that the whole command takes."""
         return self.project.command_seconds("records", BENCH_SYNC, "--search", _key(RECORDS_PER_RUN // 2))
 
     def query_seconds(self) -> float:
-        """Return the seconds of a Python process that only runs the query."""
+        """Return the seconds of a Python process that runs only the query."""
         return python_seconds(QUERY.format(files=self.files, key=_key(RECORDS_PER_RUN // 2)))
 
     @property
@@ -77,7 +77,7 @@ class RecordSearchProject:
         return self.tracking / "sync_tracking_datasets" / "1" / BENCH_SYNC / "*" / "*.parquet"
 
     def page_seconds(self) -> float:
-        """Return the seconds of the first view of the records page, after a search on it."""
+        """Return the seconds of the first view of the records page after the page was searched."""
         server = PageServer(ProjectCache(self.project.root), open_listener(0))
         server.start()
         try:
@@ -93,7 +93,7 @@ class RecordSearchProject:
             server.stop()
 
     def view_query_seconds(self) -> float:
-        """Return the seconds of a query for the same records, in a DuckDB that has run it before."""
+        """Return the seconds of a query for the same records in a DuckDB session that has already run this query."""
         import duckdb
 
         query = FIRST_VIEW.format(files=self.files)
@@ -113,10 +113,10 @@ def _get(connection: http.client.HTTPConnection, path: str, headers: dict[str, s
 
 
 def _prepare_records() -> Path:
-    """Return the folder with the records, and write them first if needed."""
+    """Return the folder with the records. Write the records first if needed."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "ondatra" / "bench" / f"records-{RUN_COUNT}x{RECORDS_PER_RUN}"
-    marker = folder / "made"  # written last: an incomplete folder is filled again
+    marker = folder / "made"  # written last, so that an incomplete folder is filled again
     if not marker.exists():
         store = RecordStore(str(folder))
         for run in range(RUN_COUNT):

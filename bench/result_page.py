@@ -1,4 +1,4 @@
-"""The page with the results: figures in groups, each compared with the floor of its group."""
+"""The page with the results: figures in groups. Each figure is compared with the floor of its group."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ UNITS = {"rows/s": ",.0f", "s": ".3f", "MB": ",.0f"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """A contestant's measured values. Without values, `missing_reason` says why."""
+    """The measured values of a contestant. If there are none, `missing_reason` says why."""
 
     name: str
     values: Sequence[float] = ()
@@ -26,7 +26,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group of comparable figures. The first is the floor, and one may be a peer."""
+    """A group of comparable figures. The first figure is the floor, and one figure may be a peer's."""
 
     title: str
     unit_id: str
@@ -45,7 +45,7 @@ class Group:
 
 
 def _ratio(figure: Figure, other: Figure) -> str:
-    """Return a ratio with two significant digits, or "" if one of the figures is missing."""
+    """Return the ratio of two figures with two significant digits; "" if one of the figures is missing."""
     if not figure.values or not other.values:
         return ""
     ratio = figure.median / other.median

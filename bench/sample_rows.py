@@ -1,6 +1,6 @@
-"""The rows that every contestant sends: five columns, the same values for the same number.
+"""The rows that every contestant sends: five columns. A row's values depend only on its number.
 
-No value looks like a timestamp, which dlt would parse and format again. This module imports only the standard
+No value looks like a timestamp, because dlt would parse and format it again. This module imports only the standard
 library, because dlt's own Python imports it too.
 """
 

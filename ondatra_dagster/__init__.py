@@ -1,6 +1,6 @@
 """The package of ondatra: SQL models as Delta tables, and syncs that send their changed rows to APIs.
 
-A project needs `build_definitions` only. `ondatra_dagster.testing` has what the tests of push functions need.
+A project only needs `build_definitions`. `ondatra_dagster.testing` has what the tests of push functions need.
 """
 
 import importlib
@@ -15,7 +15,7 @@ _MODULES = {"build_definitions": "orchestration.definitions"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the name when it is used first: importing Dagster takes a second."""
+    """Return a name from its module, which is imported on first use, because importing Dagster takes a second."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -3,7 +3,7 @@
     OndatraError
     ├── ProjectError               fix a file of the project; carries all problems together
     ├── SettingsError              fix pyproject.toml, .env or a variable
-    │   └── InvalidSettingsError   the same; carries all problems together
+    │   └── InvalidSettingsError   as for SettingsError; carries all problems together
     ├── SelectionError             name something that the project has
     ├── PushContractError          fix a lib/*.star file
     ├── WarehouseError             look at Spark, Java or the Delta tables
@@ -24,14 +24,14 @@ from typing import Any
 
 
 class OndatraError(Exception):
-    """The base class of all errors that ondatra raises. The text is meant for the user."""
+    """The base class of all errors that ondatra raises. The error's text is meant for the user."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """A problem in one file of the project."""
+    """A problem in one file or variable of the project."""
 
-    file: str  # relative to the project, with forward slashes
+    file: str  # relative to the project, with forward slashes; or the name of a variable
     line: int  # 0 for a variable, which has no lines
     description: str
     remedy: str
@@ -42,23 +42,23 @@ class Problem:
 
 
 class ProjectError(OndatraError):
-    """The error for a project with problems in its files. `problems` has all of them, not just the first."""
+    """The error for a project with problems in its files. `problems` has all problems, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(set(problems)))  # a file that two files load may be reported twice
+        self.problems = tuple(sorted(set(problems)))  # two files that load the same file may both report its problems
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class SettingsError(OndatraError):
-    """The error for a setting, or its variable, that can't be used."""
+    """The error for a setting or variable that can't be used."""
 
 
 class InvalidSettingsError(SettingsError):
-    """The error for settings that can't be used. `problems` has all of them."""
+    """The error for settings that can't be used. `problems` has all their problems."""
 
     def __init__(self, problems: Sequence[Problem], *, usable: Any = None) -> None:
         self.problems = tuple(sorted(problems))
-        self.usable_settings = usable  # the Settings without the invalid ones, if the project can be checked with them
+        self.usable_settings = usable  # the settings without the invalid ones, if the project can be checked with them
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -75,7 +75,7 @@ class WarehouseError(OndatraError):
 
 
 class SparkSetupError(WarehouseError):
-    """The error for a machine that lacks what Spark needs to start: Java, jars, memory."""
+    """The error for a machine that lacks what Spark needs to start, such as Java, jars or memory."""
 
 
 class ChecksFailedError(OndatraError):
@@ -85,7 +85,8 @@ class ChecksFailedError(OndatraError):
     """
 
     def __init__(self, text: str, findings: Sequence[Any]) -> None:
-        self.findings = tuple(findings)  # warehouse's RowCheckResult, of a layer above this one
+        # of type RowCheckResult, which is in the package warehouse, a layer above this module
+        self.findings = tuple(findings)
         super().__init__(text)
 
 
@@ -94,7 +95,7 @@ class StateError(OndatraError):
 
 
 class BusyError(StateError):
-    """The error for a resource that another process holds."""
+    """The error for a file, table or other resource that another process holds."""
 
 
 class DiskFullError(StateError):
@@ -102,7 +103,10 @@ class DiskFullError(StateError):
 
 
 class OtherStateFolderError(StateError):
-    """The error for a sync that a run with another state folder delivers: another machine's, or a copied one."""
+    """The error for a sync that a run with another state folder already delivers.
+
+    The other state folder is on another machine, or it is a copy of this one.
+    """
 
 
 class ResyncNeededError(StateError):

@@ -1,7 +1,7 @@
-"""The interruption of this process by Ctrl-C or SIGTERM. It is recorded once, and the work stops at safe places.
+"""The interruption of this process by Ctrl-C or SIGTERM. A signal is recorded, and the work stops at safe places.
 
-A signal handler here raises nothing: its exception could break a request that waits for its answer, in py4j,
-in SQLite or in an import. Actions wake the code that waits. A separate thread calls them.
+The signal handler raises no exception, because this could break code in py4j, SQLite or an import that waits for an
+answer. Instead, actions wake the code that waits. A separate thread calls the actions.
 """
 
 import contextlib
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SIGNAL_EXIT_OFFSET = 128  # a shell reports 128 plus the signal's number for a process that a signal ended
-GRACE_SECONDS = 12.0  # the documented limit is 15
+SIGNAL_EXIT_OFFSET = 128  # a shell reports 128 plus the signal's number for a process that was ended by a signal
+GRACE_SECONDS = 12.0  # the docs say 15 seconds at most
 
 
 class InterruptedRunError(KeyboardInterrupt):
-    """The error after Ctrl-C or SIGTERM. `except Exception` doesn't catch it, and it makes Dagster end the run."""
+    """The error after Ctrl-C or SIGTERM. `except Exception` doesn't catch it. Dagster ends the run because of it."""
 
 
 class _SignalState:
-    """The signals that this process received, and the actions to call."""
+    """The signals that this process received, and the actions to call after a signal."""
 
     def __init__(self) -> None:
         self.first_signal: int | None = None  # the number of the first signal
         self.is_received = threading.Event()
-        # a handler may put into this queue at any moment; a lock or an event could be in use just then
+        # a signal handler may put into this queue at any moment, while a lock or an event could be in use
         self.signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.actions: list[Callable[[], None]] = []
         self.lock = threading.Lock()
@@ -38,7 +38,7 @@ _state = _SignalState()
 
 
 def received_signal() -> int | None:
-    """Return the number of the first signal that was received, if any."""
+    """Return the number of the first signal that was received; None if there was no signal."""
     return _state.first_signal
 
 
@@ -48,7 +48,7 @@ def exit_code() -> int:
 
 
 def raise_if_interrupted() -> None:
-    """Raise InterruptedRunError when a signal was received."""
+    """Raise InterruptedRunError if a signal was received."""
     if _state.first_signal is not None:
         raise InterruptedRunError
 
@@ -61,29 +61,29 @@ def sleep(seconds: float) -> None:
 
 
 def clear_earlier_signal() -> None:
-    """Clear the signal before new work: in a notebook, Ctrl-C of an earlier run must not end the next run.
+    """Clear the signal before new work: in a notebook, Ctrl-C in an earlier run must not end the next run.
 
-    A command's work runs in a thread other than the main one. There the received signal is kept.
+    A command's work runs in a thread other than the main one. There this function keeps the received signal.
     """
     if _is_main_thread():
         clear_signal()
 
 
 def clear_signal() -> None:
-    """Clear the signal. A server that ended because of the signal calls this."""
+    """Clear the received signal. A server whose normal end is a signal calls this."""
     with _state.lock:
         _state.first_signal = None
         _state.is_received.clear()
 
 
 def grace_seconds() -> float:
-    """Return how long an interrupted command may take to clean up. Usually it is 0: there is nothing to clean up."""
+    """Return how long an interrupted command may take to clean up: 0 unless the command has something to clean up."""
     return _state.grace_seconds
 
 
 @contextlib.contextmanager
 def graceful_shutdown(*, within_seconds: float = GRACE_SECONDS) -> Iterator[None]:
-    """Give the block time after a signal: it notices the signal, stores its progress, and ends."""
+    """Give the block some time after a signal, in which it notices the signal, stores its progress and ends."""
     raise_if_interrupted()
     _state.grace_seconds = within_seconds
     try:
@@ -94,7 +94,10 @@ def graceful_shutdown(*, within_seconds: float = GRACE_SECONDS) -> Iterator[None
 
 @contextlib.contextmanager
 def on_interruption(action: Callable[[], None]) -> Iterator[None]:
-    """Call the action if a signal is received during the block, or was before. It must be quick and not raise."""
+    """Call the action if a signal is received during the block, or was received before.
+
+    The action must be quick and must not raise an error.
+    """
     with _state.lock:
         _state.actions.append(action)
         is_late = _state.is_received.is_set()
@@ -109,7 +112,10 @@ def on_interruption(action: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def record_signals() -> Iterator[None]:
-    """Record Ctrl-C and SIGTERM instead of handling them normally. Only the main thread can; others do nothing."""
+    """Record Ctrl-C and SIGTERM during the block instead of handling them normally.
+
+    In a thread other than the main one, do nothing.
+    """
     if not _is_main_thread():
         yield
         return
@@ -124,7 +130,10 @@ def record_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def raise_on_signal() -> Iterator[None]:
-    """Raise InterruptedRunError after a signal: before the block, after it, or in place of the block's error."""
+    """Raise InterruptedRunError if a signal was received.
+
+    It is raised before the block, after the block, or in place of the block's error.
+    """
     raise_if_interrupted()
     with record_signals():
         try:
@@ -132,7 +141,7 @@ def raise_on_signal() -> Iterator[None]:
         except Exception:
             if received_signal() is None:
                 raise
-            raise InterruptedRunError from None  # the interruption caused the error
+            raise InterruptedRunError from None  # the interruption has caused the block's error
     raise_if_interrupted()
 
 
@@ -147,7 +156,7 @@ def _record_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def _start_listener() -> None:
-    """Start the thread that calls the actions."""
+    """Start the thread that calls the actions after a signal."""
     if _state.listener is None or not _state.listener.is_alive():
         _state.listener = threading.Thread(target=_call_actions, name="interruption", daemon=True)
         _state.listener.start()
@@ -157,7 +166,7 @@ def _call_actions() -> None:
     while True:
         _state.signals.get()
         with _state.lock:
-            if _state.first_signal is None:  # cleared before this thread got it
+            if _state.first_signal is None:  # the signal was cleared before this thread got it
                 continue
             is_first = not _state.is_received.is_set()
             _state.is_received.set()

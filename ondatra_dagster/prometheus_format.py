@@ -9,14 +9,14 @@ LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricSample(NamedTuple):
-    """A value, and the labels that distinguish it from other values of its metric."""
+    """A value of a metric, and the labels that distinguish it from the metric's other values."""
 
     labels: Mapping[str, str]
     value: float
 
 
 class Metric(NamedTuple):
-    """A metric with its samples. A metric without samples gives no lines."""
+    """A metric with its samples. Without samples, it has no lines in the text."""
 
     name: str
     type: str
@@ -25,7 +25,7 @@ class Metric(NamedTuple):
 
 
 def format_metrics(metrics: Iterable[Metric]) -> str:
-    """Return the metrics as text that ends with a line feed, or "" without metrics."""
+    """Return the metrics as a text that ends with a line feed; "" if there are no metrics."""
     return "".join(f"{line}\n" for metric in metrics for line in _format_metric(metric))
 
 

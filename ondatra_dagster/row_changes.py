@@ -1,7 +1,7 @@
-"""The values that the warehouse gives to delivery. This module knows no Spark, SQLite or HTTP.
+"""The values that the warehouse gives to delivery. This module doesn't know Spark, SQLite or HTTP.
 
-A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. A row is encoded
-once, when it leaves the warehouse. After that, batches are made by joining these texts.
+A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. A row is encoded once, when
+the warehouse reads it. After that, batches are made by joining these texts.
 """
 
 import dataclasses
@@ -28,39 +28,42 @@ class ChangeType(enum.StrEnum):
 
 class Column(NamedTuple):
     name: str
-    type: str  # as Spark spells it: "decimal(10,2)", "array<string>"
+    type: str  # in Spark's spelling: "decimal(10,2)", "array<string>"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a payload in its order: the model's own columns, without the hidden ones."""
+    """The columns of a payload, in the payload's order: the model's own columns, without the hidden ones."""
 
     columns: tuple[Column, ...]
-    names: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)  # stored, as each row needs them
+    # computed once, because every row needs the names
+    names: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(column.name for column in self.columns))
 
     def parse_row(self, payload: str) -> dict[str, Json]:
-        """Return the payload as a dict, in the order of the columns."""
+        """Return the payload's row as a dict, in the order of the columns."""
         return dict(zip(self.names, orjson.loads(payload), strict=True))
 
 
 class RowChange(NamedTuple):
     """A row of a change feed."""
 
-    key: str  # the delivery key as format_key() writes it: merge the row's, tracked the group's, else the rowid
+    # the delivery key as format_key() writes it: for merge of the row, for tracked of the group, otherwise the rowid
+    key: str
     rowid: int
     change_type: ChangeType
     version: int
     payload: str
-    belongs_to: str = ""  # if the delivery key is the rowid: the value of the key (scd2) or of the partition
+    belongs_to: str = ""  # only if the delivery key is the rowid: the value of the row's key (scd2) or of its partition
 
 
 class FeedPage(NamedTuple):
     """A page of a change feed, small enough to hold in memory.
 
-    All changes of one key follow each other over the pages of one segment, the oldest version first.
+    In a segment, all changes of one delivery key follow each other, the oldest version first. They may continue on the
+    next page.
     """
 
     layout: Layout
@@ -68,7 +71,7 @@ class FeedPage(NamedTuple):
 
 
 class FeedSegment(NamedTuple):
-    """The versions of a feed after `after_version` up to `last_version`, which one layout can read."""
+    """The versions of a feed after `after_version`, up to and including `last_version`. All have the same layout."""
 
     after_version: int
     last_version: int
@@ -76,20 +79,20 @@ class FeedSegment(NamedTuple):
 
 
 class InvalidRow(NamedTuple):
-    """A row that was found invalid before the write."""
+    """A row that was found invalid before it could be written."""
 
     key: str
     reason: str  # NULL or DUPLICATE
     version: int
     rowid: int
-    payload: str  # a JSON object: an invalid row keeps its own column names
+    payload: str  # a JSON object, because an invalid row keeps its own column names
 
 
 def format_key(values: Sequence[Json]) -> str:
-    """Return the text that names a row to users and in the queue: the one value, or a JSON array of several.
+    """Return the text that names a row to users and in the queue: the only value, or a JSON array of several values.
 
-    Two different keys never have the same text. So a single null is [null]. A single text that begins with [ is
-    written as an array too. So is a text with a NUL, where SQLite would cut it.
+    Two different keys of the same columns never have the same text. So a single null is [null]. A single text that
+    begins with [ is also written as an array. So is a text with a NUL, where SQLite would cut the text.
     """
     if len(values) == 1:
         value = values[0]
@@ -104,7 +107,7 @@ def format_key(values: Sequence[Json]) -> str:
 
 
 def _normalize_float(value: float) -> float | str:
-    """Return the value, or a word for a value that JSON doesn't have. Both zeros give the same key."""
+    """Return the value, or a word for a value that JSON doesn't have, such as NaN. Return 0.0 for -0.0."""
     return "NaN" if math.isnan(value) else _INFINITY_TEXTS.get(value, value + 0.0)
 
 
@@ -112,7 +115,10 @@ _INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "byte", "sho
 
 
 def normalize_key_type(column_type: str) -> str:
-    """Return the same name for types that write a value the same way. If it stays the same, so do identifiers."""
+    """Return one name for all types that write a value in the same way.
+
+    If the name of a key's type stays the same, its identifiers stay the same too.
+    """
     name = column_type.casefold().replace(" ", "")
     if name in _INTEGER_TYPES:
         return "integer"
@@ -120,7 +126,7 @@ def normalize_key_type(column_type: str) -> str:
 
 
 def comparable_content(row: Mapping[str, Json]) -> Hashable:
-    """Return the content of a row, comparable across layouts. A missing column counts as null."""
+    """Return the content of a row in a form that can be compared across layouts. A missing column counts as null."""
     return frozenset((name, _to_hashable(value)) for name, value in row.items() if value is not None)
 
 

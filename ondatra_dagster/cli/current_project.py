@@ -9,7 +9,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 def find_root() -> Path:
-    """Return the project's folder; raise SettingsError outside a project."""
+    """Return the project's folder; raise SettingsError if the current folder isn't in a project."""
     folder = Path.cwd().resolve()
     for candidate in (folder, *folder.parents):
         if _is_project(candidate):
@@ -23,7 +23,7 @@ def open_workspace() -> Workspace:
 
 
 def open_sync(name: str) -> tuple[Workspace, Sync]:
-    """Load the project of the current folder, and return it with its sync of that name."""
+    """Load the project of the current folder. Return it with the sync of this name."""
     workspace = open_workspace()
     return workspace, workspace.sync(name)
 
@@ -32,7 +32,7 @@ def _is_project(folder: Path) -> bool:
     try:
         settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return (folder / "models").is_dir()  # the error in the file is reported when its settings are read
+        return (folder / "models").is_dir()  # the error in pyproject.toml is reported when the settings are read
     except OSError:
         return (folder / "models").is_dir() and (folder / "lib").is_dir()
     tool_settings = settings.get("tool")

@@ -12,11 +12,11 @@ from typing import Any, NoReturn, TextIO
 
 from ondatra_dagster import interruption
 
-BROKEN_PIPE_ERRORS = (errno.EPIPE, errno.EIO)  # the reader of a pipe has ended, or the terminal is closed
+BROKEN_PIPE_ERRORS = (errno.EPIPE, errno.EIO)  # the pipe has no reader any more, or the terminal is closed
 
 
 class _PipeSafeOutput(io.FileIO):
-    """A file descriptor that becomes /dev/null when its reader has closed it."""
+    """A file descriptor that becomes /dev/null when its reader closes it."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -29,10 +29,10 @@ class _PipeSafeOutput(io.FileIO):
 
 
 def protect_streams() -> None:
-    """Make writes to stdout and stderr succeed without a reader, for this process, Dagster and child processes."""
+    """Make writes to stdout and stderr succeed even without a reader, in this process, Dagster and child processes."""
     for number in range(3):
         if not _is_open(number):
-            # otherwise the next opened file gets this number, and with it the output
+            # without this, the next file that is opened would get this number and the output
             _open_null(number)
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - for the process's life
     sys.stdout = _protected_stream(sys.stdout, 1)
@@ -40,7 +40,7 @@ def protect_streams() -> None:
 
 
 def _protected_stream(stream: TextIO | None, number: int) -> TextIO:
-    """Return the same stream over a descriptor whose reader may close it."""
+    """Return a stream like `stream` over the descriptor with this number, whose reader may close it."""
     if stream:
         stream.flush()
     return io.TextIOWrapper(
@@ -71,7 +71,7 @@ FAILURE_CODE = 1
 
 
 def main() -> None:
-    """Run the command `ondatra`. Signals are recorded already while its modules are loaded."""
+    """Run the command `ondatra`. Signals are recorded even while the command's modules are loaded."""
     with interruption.record_signals():
         from ondatra_dagster.cli.main import main as run
 
@@ -79,14 +79,14 @@ def main() -> None:
 
 
 def run_process(command: Callable[[], int]) -> NoReturn:
-    """End the process with the command's exit code; with 130 or 143 after Ctrl-C or SIGTERM."""
+    """Run the command and end the process with its exit code, or with 130 or 143 after Ctrl-C or SIGTERM."""
 
     protect_streams()
-    exit_codes: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # None: a signal was received
+    exit_codes: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # receives the exit code, or None for a signal
     with interruption.record_signals(), interruption.on_interruption(lambda: exit_codes.put(None)):
         threading.Thread(target=_run_command, args=(command, exit_codes), name="command", daemon=True).start()
         code = exit_codes.get()
-        # mostly the grace period is zero: the command has nothing to clean up, and isn't waited for
+        # the grace period is mostly zero: then the command has nothing to clean up, and nothing waits for it
         if code is None:
             with contextlib.suppress(queue.Empty):
                 code = exit_codes.get(timeout=interruption.grace_seconds())
@@ -108,7 +108,7 @@ def _run_command(command: Callable[[], int], exit_codes: "queue.SimpleQueue[int 
 def _end_interrupted() -> NoReturn:
     """Print that the process was interrupted, and end it at once.
 
-    Threads may still wait for an API, and Python would wait for some of them.
+    Python would otherwise wait for threads, some of which may still wait for an API.
     """
     from ondatra_dagster.cli.output import print_message
 

@@ -21,19 +21,19 @@ VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
-SHARED_MODULES = {  # modules with two verbs
+SHARED_MODULES = {  # verb → its module, for modules with two verbs
     **dict.fromkeys(("pause", "resume"), "pause_and_resume"),
     **dict.fromkeys(("resync", "forget"), "resync_and_forget"),
 }
-MAX_HELP_CHARACTERS = 1000  # more than any sentence has
+MAX_HELP_CHARACTERS = 1000  # more characters than any first sentence has
 WRONG_INVOCATION_CODE = 2
 
 
 class VerbGroup(click.Group):
-    """A click group that loads only the module of the called verb, so that quick commands start quickly."""
+    """A click group that only loads the module of the called verb, so that commands start quickly."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each verb's whole first sentence, on two lines if needed; click would cut it off."""
+        """Write each verb's whole first sentence, on two lines if needed, because click would shorten the sentence."""
         commands = ((name, self.get_command(ctx, name)) for name in VERBS)
         rows = [(name, command.get_short_help_str(MAX_HELP_CHARACTERS)) for name, command in commands if command]
         with formatter.section("Commands"):
@@ -58,16 +58,16 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a verb, and end the process with its exit code."""
+    """Run a verb, and end the process with the verb's exit code."""
     run_process(lambda: run_verb(arguments))
 
 
 def run_verb(arguments: Sequence[str] | None = None, *, open_service: "OpenRunService | None" = None) -> int:
-    """Run a verb and return its exit code. An error is printed as a sentence on stderr.
+    """Run a verb and return its exit code. Print an error as a sentence on stderr.
 
-    The codes are 0: success; 1: something failed; 2: wrong invocation; 130 or 143: a signal ended it.
+    The codes are 0: success; 1: something failed; 2: wrong usage; 130 or 143: ended by a signal.
 
-    Verbs that work with tables open them with `open_service`. The default opens them with Spark.
+    Verbs that work with tables call `open_service`. By default this opens the tables with Spark.
     """
     try:
         with interruption.raise_on_signal():
@@ -79,7 +79,7 @@ def run_verb(arguments: Sequence[str] | None = None, *, open_service: "OpenRunSe
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         if interruption.received_signal():
-            return interruption.exit_code()  # run_process prints the message
+            return interruption.exit_code()  # run_process prints the message about the signal
         print_message(INTERRUPTED_MESSAGE)
         return FAILURE_CODE
     except SelectionError as error:
@@ -89,7 +89,7 @@ def run_verb(arguments: Sequence[str] | None = None, *, open_service: "OpenRunSe
         problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
         print_message("\n".join(indent_lines(str(problem)) for problem in problems))
         return FAILURE_CODE
-    except Exception as error:  # the outermost handler: the trace goes to a file, the user gets a sentence
+    except Exception as error:  # the outermost handler: the traceback goes to a file, and the user gets a sentence
         print_message(indent_lines(_format_unexpected_error(error)))
         return FAILURE_CODE
     return code if isinstance(code, int) else 0

@@ -14,25 +14,25 @@ import orjson
 from ondatra_dagster.row_changes import Json
 
 COLUMN_GAP = "  "
-NULL_TEXT = "NULL"  # a null in a row; an empty text is another value
-ALLOWED_CONTROL_CHARACTERS = "\n\t"  # control characters that a text may contain
+NULL_TEXT = "NULL"  # the text of a null; an empty text is a different value
+ALLOWED_CONTROL_CHARACTERS = "\n\t"  # control characters that are printed unchanged
 NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
 
 
 class ColumnShrink(NamedTuple):
-    """A column of a table that may shrink to a width, but not below the width of its head."""
+    """A column of a table that may shrink to a width, but never below the width of its heading."""
 
     column: str
     min_width: int
 
 
 def print_message(text: str) -> None:
-    """Print a message for the user on stderr; stdout is for programs."""
+    """Print a message for the user on stderr, because stdout is for programs."""
     click.echo(replace_control_characters(text), err=True)
 
 
 def replace_control_characters(text: str, allowed_characters: str = ALLOWED_CONTROL_CHARACTERS) -> str:
-    """Replace control characters except the allowed ones: the text may contain keys and API responses."""
+    """Replace control characters, except the allowed ones. The text may contain keys and API responses."""
     if text.isprintable():
         return text
     return "".join(
@@ -41,22 +41,22 @@ def replace_control_characters(text: str, allowed_characters: str = ALLOWED_CONT
 
 
 def indent_lines(text: str, width: int = 4) -> str:
-    """Indent all lines but the first, so that a row's value can't look like a line of the command."""
+    """Indent all lines except the first, so that no line of a row's value looks like a line of the command."""
     return text.replace("\n", "\n" + " " * width)
 
 
 def print_json(line: Mapping[str, Json]) -> None:
-    """Print an object for a program."""
+    """Print an object as a line of JSON, for programs."""
     click.echo(orjson.dumps(dict(line)).decode())
 
 
 def print_shrunk_table(head: Sequence[str], rows: Iterable[Sequence[str]], shrinks: Sequence[ColumnShrink]) -> None:
-    """Print aligned columns that fit the terminal, as far as columns may shrink."""
+    """Print aligned columns that fit the terminal's width, if the columns in `shrinks` can shrink enough."""
     print_table(head, shrink_columns(head, rows, width=terminal_width(), shrinks=shrinks))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print aligned columns; numbers are right-aligned."""
+    """Print aligned columns. Columns of numbers are right-aligned."""
     texts = [["" if cell is None else replace_control_characters(str(cell), "") for cell in row] for row in rows]
     widths = [max(map(display_width, column)) for column in zip(head, *texts, strict=True)]
     numbers = [all(map(NUMBER_PATTERN.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(head)
@@ -69,16 +69,16 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal; None if stdout is no terminal."""
+    """Return the width of the terminal; None if stdout isn't a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def shrink_columns(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[ColumnShrink]
 ) -> list[Sequence[str]]:
-    """Shorten cells so that a line of the table fits the width, as far as columns may shrink.
+    """Shorten cells so that a line of the table fits the width, if the columns in `shrinks` can shrink enough.
 
-    The columns shrink one after the other, only as far as needed. A column that appears again shrinks further.
+    The columns shrink one after the other, and only as far as needed. A column that is listed twice shrinks further.
     """
     lines = list(rows)
     if width is None:
@@ -94,7 +94,7 @@ def shrink_columns(
 
 
 def format_cell(value: Json) -> str:
-    """Format a value as one line of a table, without control characters."""
+    """Return a value as one line of text without control characters, for a cell of a table."""
     if value is None:
         return NULL_TEXT
     is_nested = isinstance(value, list | dict | bool)
@@ -102,35 +102,37 @@ def format_cell(value: Json) -> str:
     return replace_control_characters(text, "")
 
 
-WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian widths: CJK, emoji, full-width forms
-ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # marks on the character before, and format characters such as joiners
-# Korean vowels and final consonants, which are drawn within the character before
+# the classes of Unicode's East Asian Width that take two columns: CJK, emoji, full-width forms
+WIDE_CLASSES = ("W", "F")
+# the categories of marks on the character before, and of format characters such as joiners
+ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")
+# Korean vowels and final consonants, which are drawn as part of the character before
 FIRST_JOINING_LETTER, LAST_JOINING_LETTER = "\u1160", "\u11ff"
 ELLIPSIS = "…"
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal columns that the text takes."""
+    """Return the number of terminal columns that the text occupies."""
     return len(text) if text.isascii() else sum(map(_letter_width, text))
 
 
 def pad_right(text: str, width: int) -> str:
-    """Pad the text with blanks on its right."""
+    """Append spaces to the text, up to the width."""
     return text + " " * (width - display_width(text))
 
 
 def pad_left(text: str, width: int) -> str:
-    """Pad the text with blanks on its left."""
+    """Put spaces before the text, up to the width."""
     return " " * (width - display_width(text)) + text
 
 
 def shorten_text(text: str, width: int) -> str:
-    """Cut a text that is too wide, and end it with an ellipsis."""
+    """Return the text if it fits the width, otherwise its beginning with an ellipsis."""
     return text if display_width(text) <= width else cut_text(text, width - len(ELLIPSIS)) + ELLIPSIS
 
 
 def cut_text(text: str, width: int) -> str:
-    """Return the beginning of the text that fits; no character loses its marks."""
+    """Return the beginning of the text that fits the width. A character isn't separated from its marks."""
     if text.isascii():
         return text[:width]
     remaining_width = width

@@ -30,14 +30,15 @@ from ondatra_dagster.sync.sync_definition import Sync
 NOTHING_SENT = "delivered nothing"
 SEVERITY_PREFIXES = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
 MAX_REASONS_SHOWN = 3
-UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by run type
+# run type → result text of a run without changes
+UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}
 
 
 class TextProgress(RunProgress):
-    """A progress listener that prints a line on stderr for each ended step, and a status line on a terminal."""
+    """A progress listener that prints a line on stderr for each finished step, and on a terminal a status line."""
 
     def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        """Print the number of steps; `starts_spark` says whether this process starts Spark."""
+        """Print the number of steps to check. `starts_spark` says whether this process starts Spark."""
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
         self._name_width = max(map(display_width, names), default=0)
         self._status_line = StatusLine(sys.stderr)
@@ -110,7 +111,7 @@ class TextProgress(RunProgress):
             self._print_line(" ", "", error)
 
     def _print_reasons(self, reasons: Sequence[FailureReason], *, unit_count: int, noun: str) -> None:
-        """Print each reason once, the most frequent first, and the number of units with other reasons."""
+        """Print the most frequent reasons, each once, and the number of units with other reasons."""
         shown_reasons = reasons[:MAX_REASONS_SHOWN]
         for reason in shown_reasons:
             self._print_line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
@@ -119,7 +120,7 @@ class TextProgress(RunProgress):
             self._print_line(" ", "", f"{format_count(other_units, f'more {noun}')} for other reasons")
 
     def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
-        """Print the result of a dry run, and its counts and samples as tables on stdout."""
+        """Print the result of a dry run. Print its counts and samples as tables on stdout."""
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
         message = _format_dry_run(forecast)
         self._print_line(sign, result.sync.id, message)
@@ -129,7 +130,7 @@ class TextProgress(RunProgress):
                 _print_dry_run_tables(result.sync.id, forecast)
 
     def _print_warnings(self, verdicts: Iterable[SyncCheckResult], message: str | None = None) -> None:
-        """Print the checks that didn't pass, except the one that was already printed."""
+        """Print the checks that didn't pass, except the one described by `message`, which is already printed."""
         for verdict in verdicts:
             if verdict.severity is not Severity.PASS and verdict.description != message:
                 self._print_line(" ", "", f"{SEVERITY_PREFIXES[verdict.severity]}{verdict.description}")
@@ -151,7 +152,7 @@ class TextProgress(RunProgress):
         print_message(f"run {run_id} {'succeeded' if is_good else 'FAILED'}")
 
     def _print_line(self, sign: str, name: str, text: str) -> None:
-        """Print a line that stays. A line with a sign ends a step, and removes the status line."""
+        """Print a permanent line. A line with a sign reports the end of a step, and removes the status line."""
         if sign.strip():
             self._steps_ended += 1
             self._status_line.clear()
@@ -164,7 +165,10 @@ class JsonProgress(RunProgress):
     """A progress listener that prints JSON objects for programs on stdout."""
 
     def __init__(self, plan: Plan) -> None:
-        """Print nothing for the plan: each of its models and syncs gets an object."""
+        """Prepare the output.
+
+        Unlike TextProgress, print nothing: each model and sync of the plan gets an object when it ends.
+        """
 
     def on_model_end(self, result: ModelResult) -> None:
         print_json(
@@ -222,7 +226,7 @@ class JsonProgress(RunProgress):
 
 
 def _other_errors(summary: RunSummary) -> list[str]:
-    """Return the errors that neither a reason nor the message contains."""
+    """Return the run's first errors that neither its message nor its reasons contain."""
     reason_messages = tuple(reason.message for reason in (*summary.failure_reasons, *summary.reject_reasons))
     return [
         error
@@ -254,10 +258,11 @@ def _format_counts(result: SyncResult) -> str:
     return "; ".join(phrases)
 
 
-MAX_CHANGE_WIDTH = 100  # terminal columns of a row's changes
-MAX_VALUE_WIDTH = 40  # terminal columns of one value, so that the next one is visible, too
-OPTIONAL_COLUMNS = ("invalid_rows", "waiting", "dead", "in_jobs")  # columns that are left out while they are 0
-WHOLE_TABLE_KEY = "all"  # instead of the key, when a whole table is sent
+MAX_CHANGE_WIDTH = 100  # the width of a row's changes, in columns of the terminal
+MAX_VALUE_WIDTH = 40  # the width of one value, in columns of the terminal, so that the next value is visible too
+# columns that are only shown if a count in them isn't 0
+OPTIONAL_COLUMNS = ("invalid_rows", "waiting", "dead", "in_jobs")
+WHOLE_TABLE_KEY = "all"  # shown instead of the key if a whole table is sent
 CHANGE_VERBS = ("create", "update", "delete")
 
 
@@ -272,14 +277,14 @@ def _format_dry_run(forecast: DryRunResult) -> str:
 
 
 def format_changes(moves: RowChangeCounts, *, noun: str) -> str:
-    """Return the changes as text: create 3 rows, update 1 row."""
+    """Return the changes as text, such as create 3 rows, update 1 row."""
     counts_by_verb = zip(CHANGE_VERBS, moves, strict=True)
     change_texts = [f"{verb} {format_count(units, noun)}" for verb, units in counts_by_verb if units]
     return ", ".join(change_texts) or "change nothing"
 
 
 def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
-    """Print the counts, and a sample of the changed keys."""
+    """Print tables with the counts and a sample of the changed keys."""
     if forecast.summary.run_id is None:
         return
     numbers = {name: number for name, number in forecast.counts.items() if number != 0 or name not in OPTIONAL_COLUMNS}
@@ -296,7 +301,7 @@ def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
 
 
 def _dry_run_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
-    """Return the whole result of a dry run, with the changed values of the samples."""
+    """Return the whole result of a dry run as an object, with the changed values of the samples."""
     return {
         "sync": sync_id,
         "dry_run": True,

@@ -1,6 +1,6 @@
-"""The status line: the last line of a terminal, which shows the current activity. A pipe gets none.
+"""The status line: the last line of a terminal, which shows the current activity. A pipe gets no status line.
 
-The caller passes a function that returns the text. It is called once a second, and less often when it is slow.
+The caller passes a function that returns the text. The function is called once a second, and less often if it is slow.
 """
 
 import shutil
@@ -11,13 +11,13 @@ from typing import TextIO
 
 from ondatra_dagster.cli.output import cut_text
 
-CLEAR_LINE = "\r\x1b[2K"  # to the line's start, and clear it
+CLEAR_LINE = "\r\x1b[2K"  # moves to the start of the line and clears the line
 REDRAW_SECONDS = 1.0
-PAUSE_FACTOR = 20.0  # the pause before the next call, in durations of the last call
+PAUSE_FACTOR = 20.0  # the pause before the next call, as a multiple of the last call's duration
 
 
 class StatusLine:
-    """A status line that is redrawn while it has a text. Code prints other lines in its `with` block."""
+    """A status line that is redrawn while it has a text. Other lines are printed inside its `with` block."""
 
     def __init__(self, stream: TextIO, *, every_seconds: float = REDRAW_SECONDS) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class StatusLine:
         self._thread: threading.Thread | None = None
 
     def show(self, build_text: Callable[[], str]) -> None:
-        """Show this text from now on, and update it every second."""
+        """Show the text that `build_text` returns, and update it every second."""
         if not self._is_terminal:
             return
         with self._draw_lock:
@@ -40,13 +40,13 @@ class StatusLine:
         self._change_event.set()
 
     def clear(self) -> None:
-        """Show nothing more."""
+        """Stop showing a text, and remove the line."""
         with self._draw_lock:
             self._read_text = None
             self._wipe()
 
     def __enter__(self) -> None:
-        """Remove the line, and draw nothing until the `with` block ends."""
+        """Remove the line. Nothing draws it until the `with` block ends."""
         self._draw_lock.acquire()
         self._wipe()
 
@@ -60,18 +60,18 @@ class StatusLine:
             self._change_event.clear()
 
     def _draw(self) -> float:
-        """Draw once; return how long it took to get the text."""
+        """Draw the line once. Return the seconds that the function for the text took."""
         read_text = self._read_text
         if read_text is None:
             return 0.0
         started_at = time.monotonic()
         try:
             text = read_text()
-        except Exception as error:  # the outermost handler: a step that just ends reports its own errors
+        except Exception as error:  # the outermost handler: a step that is just ending reports its own errors
             text = f"… ({type(error).__name__})"
         seconds = time.monotonic() - started_at
         with self._draw_lock:
-            if self._read_text is read_text:  # otherwise the text was replaced or cleared
+            if self._read_text is read_text:  # if not, the text was replaced or cleared meanwhile
                 columns = shutil.get_terminal_size().columns
                 self._stream.write(CLEAR_LINE + cut_text(text, columns - 1))
                 self._stream.flush()

@@ -1,4 +1,4 @@
-"""The context that the checks of `ondatra doctor` get, and the results that they give."""
+"""The context that the checks of `ondatra doctor` get, and the results that they return."""
 
 import dataclasses
 import enum
@@ -12,19 +12,19 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """The settings and the project that the checks examine, and the problems found while reading them."""
+    """The settings and the project that the checks examine, and the problems that were found while reading them."""
 
-    folder: Path  # the project's, or the current one
-    settings: Settings | None  # None: unusable, so most checks give no result
+    folder: Path  # the project's folder, or the current folder outside of a project
+    settings: Settings | None  # None: the settings can't be used, so most checks yield no result
     settings_problems: Sequence[Problem] = ()
     is_project: bool = False
-    workspace: Workspace | None = None  # None outside of a project, and if its files have problems
+    workspace: Workspace | None = None  # None outside of a project, or if the project's files have problems
     project_problems: Sequence[Problem] = ()
     starts_spark: bool = True  # whether the checks may start Spark, and fetch its jars
 
 
 def read_check_context(root: Path | None, *, starts_spark: bool = True) -> CheckContext:
-    """Return the context of the checks for the project at `root`; None means outside of a project."""
+    """Return the context of the checks for the project at `root`. `root` is None outside of a project."""
     folder = root or Path.cwd()
     settings, problems = _settings(folder)
     machine = CheckContext(folder=folder, settings=settings, settings_problems=problems, starts_spark=starts_spark)
@@ -48,17 +48,17 @@ def _settings(folder: Path) -> tuple[Settings | None, Sequence[Problem]]:
 
 class CheckLevel(enum.StrEnum):
     OK = "ok"
-    WARNING = "warning"  # no run fails because of it
-    FAILED = "failed"  # a run, or a part of one, fails because of it
+    WARNING = "warning"  # no run fails because of the result
+    FAILED = "failed"  # a run, or a part of a run, fails because of the result
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The result of a check, and the remedy."""
+    """The result of a check, and what the user should do about it."""
 
     level: CheckLevel
     description: str
-    remedy: str = ""  # empty if there is nothing to do
+    remedy: str = ""  # empty if the user needn't do anything
 
     def __str__(self) -> str:
         return f"{self.description}; {self.remedy}" if self.remedy else self.description

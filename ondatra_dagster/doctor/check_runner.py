@@ -1,4 +1,4 @@
-"""The checks of `ondatra doctor`, and their runner. To add a check, add a function and a row of CHECKS."""
+"""The checks of `ondatra doctor`, and their runner. To add a check, add a function, and a row to CHECKS."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from ondatra_dagster.doctor.check_context_and_result import CheckContext, CheckL
 
 
 class DoctorCheck(NamedTuple):
-    """A check, and the checks that it requires."""
+    """A check, and the names of the checks that must not fail before it."""
 
     name: str
     run_check: Callable[[CheckContext], Iterator[CheckResult]]
@@ -38,7 +38,7 @@ def run_checks(
 ) -> Iterator[tuple[str, CheckResult]]:
     """Run the checks one after the other, and yield each result with the name of its check.
 
-    Before each check, `on_begin` is called with its name.
+    Before each check, `on_begin` is called with the check's name. A check isn't run if a check that it requires failed.
     """
     failures: set[str] = set()
     for check in CHECKS:

@@ -20,12 +20,12 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import local_path
 
-MIN_FREE_BYTES = 200_000_000  # with less, Spark's own files don't fit
+MIN_FREE_BYTES = 200_000_000  # with less space, Spark's own files don't fit
 WARN_FREE_BYTES = 2_000_000_000
 
 
 def check_disks(machine: CheckContext) -> Iterator[CheckResult]:
-    """Yield a result for each disk, and one for each folder that can't be written."""
+    """Yield a result for each disk's free space, and one for each folder that this user can't write to."""
     if machine.settings is None:
         return
     folders = {name: _nearest_folder(path) for name, path in _written_folders(machine, machine.settings).items()}
@@ -37,7 +37,7 @@ def check_disks(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def _written_folders(machine: CheckContext, settings: Settings) -> dict[str, Path]:
-    """Return the folders of this machine that a run writes to."""
+    """Return the folders on this machine that a run writes to, by the name of the data in them."""
     folders: dict[str, Path | None] = {"temporary files": Path(tempfile.gettempdir()), "jars": settings.jars}
     if machine.is_project:
         folders |= {
@@ -49,12 +49,12 @@ def _written_folders(machine: CheckContext, settings: Settings) -> dict[str, Pat
 
 
 def _nearest_folder(path: Path) -> Path:
-    """Return the folder, or its nearest parent that exists."""
+    """Return the folder if it exists, otherwise its nearest parent that exists."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def _folders_by_disk(folders: dict[str, Path]) -> dict[Path, list[str]]:
-    """Return one folder of each disk, with the names of the data that a run writes there."""
+    """Return one folder for each disk, with the names of the data that a run writes to this disk."""
     names_by_device: dict[int, list[str]] = {}
     for name, folder in folders.items():
         names_by_device.setdefault(folder.stat().st_dev, []).append(name)
@@ -75,7 +75,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def check_ports(machine: CheckContext) -> Iterator[CheckResult]:
-    """Yield a result for each port that is in use, or one for all."""
+    """Yield a result for each port that is in use. If none is, yield one result for all ports."""
     if machine.settings is None:
         return
     servers = _server_ports(machine.settings)
@@ -89,7 +89,7 @@ def check_ports(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def _server_ports(settings: Settings) -> dict[str, int]:
-    """Return the port of each command that listens on this machine."""
+    """Return the port of each command that starts a server on this machine."""
     dagster = urlsplit(settings.dagster_url)
     servers = {"ondatra ui": settings.ui_port, "ondatra events": EVENTS_PORT}
     is_local = dagster.hostname in LOOPBACK_HOSTS and dagster.port
@@ -98,7 +98,8 @@ def _server_ports(settings: Settings) -> dict[str, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections don't count
+        # as servers do: ports of closed connections count as free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

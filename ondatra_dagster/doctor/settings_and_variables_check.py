@@ -15,7 +15,7 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 
 def check_settings(machine: CheckContext) -> Iterator[CheckResult]:
-    """Yield a result for each setting that can't be used, or one on the project."""
+    """Yield a result for each setting that can't be used. If all can be used, yield one result about the project."""
     if machine.settings_problems:
         yield from (failed_result(str(problem)) for problem in machine.settings_problems)
     elif not machine.is_project:
@@ -36,7 +36,10 @@ UNSET_REMEDY = "set it in .env or the environment"
 
 
 def check_variables(machine: CheckContext) -> Iterator[CheckResult]:
-    """Yield a result for each missing or unknown variable and for each problem of .env, or one for all."""
+    """Yield a result for each missing or unknown variable and for each problem of .env.
+
+    If there is no problem, yield one result for all variables.
+    """
     if machine.settings is None:
         return
     needed_variables = _needed_variables(machine, machine.settings)
@@ -56,7 +59,7 @@ def check_variables(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def _needed_variables(machine: CheckContext, settings: Settings) -> dict[str, str]:
-    """Return the variables that have to be set, each with the file or section that needs it."""
+    """Return the variables that the user has to set, each with the file or section that needs it."""
     syncs = machine.workspace.syncs.values() if machine.workspace else ()
     files_by_variable = {name: sync.push_config.file for sync in syncs for name in sync.push_config.variables}
     return files_by_variable | dict.fromkeys(settings.alerts.required_variables, "[tool.ondatra.alerts]")

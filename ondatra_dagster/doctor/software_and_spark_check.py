@@ -1,4 +1,4 @@
-"""The checks of installed packages, Java, Spark's jars, and of Spark itself."""
+"""The checks of installed packages, Java and Spark's jars, and of a start of Spark."""
 
 import dataclasses
 import importlib.metadata
@@ -35,14 +35,14 @@ PACKAGES_SHOWN = ("ondatra", "dagster", "pyspark", "delta-spark")
 
 
 def check_packages(_: CheckContext) -> Iterator[CheckResult]:
-    """Yield a result for each package that doesn't meet ondatra's requirements, or one for all."""
+    """Yield a result for each package that doesn't meet ondatra's requirements. If all do, yield one result."""
     problems = [result for requirement in _read_requirements() if (result := _judge_requirement(requirement))]
     versions = [f"{name} {version}" for name in PACKAGES_SHOWN if (version := _installed_version(name))]
     yield from problems or [ok_result(", ".join([*versions, f"Python {platform.python_version()}"]))]
 
 
 def _read_requirements() -> list[Requirement]:
-    """Return the packages that ondatra requires on this machine, without its extras: those are the user's choice."""
+    """Return the packages that ondatra requires on this machine, without optional extras."""
     requirements = map(Requirement, importlib.metadata.requires("ondatra") or ())
     return [
         requirement
@@ -69,7 +69,7 @@ def _installed_version(name: str) -> str | None:
 
 
 def check_java(machine: CheckContext) -> Iterator[CheckResult]:
-    """Yield which Java Spark would use, or which to install."""
+    """Yield a result that says which Java Spark would use, or which one to install."""
     if machine.settings is None:
         return
     if machine.settings.spark.remote:
@@ -84,7 +84,7 @@ def check_java(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_jars(machine: CheckContext) -> Iterator[CheckResult]:
-    """Fetch the missing jars, as a run does, and yield whether all are intact."""
+    """Fetch the missing jars, as a run does, and yield a result that says whether all jars are intact."""
     if machine.settings is None:
         return
     if machine.settings.spark.remote:
@@ -114,7 +114,7 @@ def _judge_jar_set(folder: Path, jar_set: JarSet) -> CheckResult:
 
 
 def check_spark(machine: CheckContext) -> Iterator[CheckResult]:
-    """Start Spark with the project's settings and yield how long that took."""
+    """Start Spark with the project's settings, and yield a result that says how long that took."""
     if machine.settings is None:
         return
     started_at = time.monotonic()
@@ -128,13 +128,13 @@ def check_spark(machine: CheckContext) -> Iterator[CheckResult]:
 
 
 def _trial_settings(machine: CheckContext, settings: Settings, folder: Path) -> Settings:
-    """Return the settings. Outside of a project, the state folder is a temporary one."""
+    """Return the settings for a trial of Spark. Outside of a project, the state folder is a temporary folder."""
     return settings if machine.is_project else dataclasses.replace(settings, state=folder / "state")
 
 
 def _try_spark(settings: Settings, folder: Path) -> str:
-    """Start Spark and use it. Return a sentence on what worked. Raises WarehouseError."""
-    # imported here: pyspark or Java may be missing
+    """Start Spark and run something on it. Return a sentence about what worked. Raises WarehouseError."""
+    # imported only here, because pyspark or Java may be missing
     from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
     from ondatra_dagster.warehouse.spark.session import Warehouse
 
@@ -145,7 +145,8 @@ def _try_spark(settings: Settings, folder: Path) -> str:
         session = warehouse.session
         session.range(1).collect()
         if settings.spark.remote or not settings.spark.master.startswith("local"):
-            return f"Spark {session.version} started and ran a query"  # its disks are those of another machine
+            # on a cluster, the disks are those of another machine
+            return f"Spark {session.version} started and ran a query"
         table = str(folder / "trial")
         session.range(1).write.format("delta").save(table)
         session.read.format("delta").load(table).collect()

@@ -1,4 +1,4 @@
-"""The lookup of a table by its name, and of its columns as far as they are known without Spark."""
+"""The lookup of a table by its name, and of the table's columns as far as they are known without Spark."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, is_readable_without_spark
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
-TableStateLookup = Callable[[str], TableState | None]  # model id → its table
+TableStateLookup = Callable[[str], TableState | None]  # model id → the state of its table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    name: str  # in the spelling of its model file or source
+    name: str  # in the spelling of the model's file or the source
     address: StorageAddress | None  # None if the table is in a catalog
-    remedy: str  # what to do if the table doesn't exist
+    remedy: str  # what the user should do if the table doesn't exist
     source: SourceInput | None = None
 
 
 def find_named_table(project: Project, name: str) -> NamedTable:
-    """Return the table of that name; raise SelectionError if there is none.
+    """Return the table with this name; raise SelectionError if there is no such table.
 
     Case is ignored in the names of models and sources.
     """
@@ -75,7 +75,10 @@ def _suggest_table_names(project: Project, name: str) -> str:
 def columns_lookup(
     project: Project, model_table: TableStateLookup, is_readable: Callable[[StorageAddress], bool]
 ) -> TableColumnsLookup:
-    """Return a lookup of table columns: of models' tables, through `model_table`, and of readable source tables."""
+    """Return a lookup of the columns of models' tables and of source tables.
+
+    `model_table` finds the tables of models. `is_readable` says which source tables can be read.
+    """
 
     def read_columns(input_: Input) -> Sequence[str] | None:
         state = model_table(input_.model) if isinstance(input_, ModelInput) else None
@@ -88,7 +91,7 @@ def columns_lookup(
 
 
 def current_columns_lookup(project: Project) -> TableColumnsLookup:
-    """Return a lookup of the columns of source tables, and of models that ran with their current definition."""
+    """Return a lookup of the columns of source tables, and of models whose last run had their current definition."""
 
     def model_table(model_id: str) -> TableState | None:
         state = read_table_state(table_path(project.settings, model_id))
@@ -99,20 +102,20 @@ def current_columns_lookup(project: Project) -> TableColumnsLookup:
 
 
 def table_path(settings: Settings, model_id: str) -> StorageAddress:
-    """Return where a model's table is: in the warehouse, or the clone of a dry run."""
+    """Return the address of a model's table: in the warehouse, or of the clone in a dry run."""
     clone_path = settings.dry_run_folder and settings.dry_run_folder.tables.get(model_id)
     return StorageAddress(clone_path, settings.s3) if clone_path else warehouse_table_path(settings, model_id)
 
 
 def warehouse_table_path(settings: Settings, model_id: str) -> StorageAddress:
-    """Return warehouse/SCHEMA/TABLE, spelled like the model's id."""
+    """Return the address warehouse/SCHEMA/TABLE. Its spelling is that of the model's id."""
     return StorageAddress(settings.warehouse, settings.s3).join_names(*model_id.split("."))
 
 
 def invalid_table_path(table: str) -> str:
-    """Return the path of the table that holds the invalid rows of `table`."""
+    """Return the path of the table with the invalid rows of `table`."""
     return table + INVALID_TABLE_SUFFIX
 
 
 INVALID_TABLE_SUFFIX = "__invalid"
-SYNC_LOG_TABLE = "ondatra.sync_log"  # the table of all records, next to the models' tables
+SYNC_LOG_TABLE = "ondatra.sync_log"  # the table of all records, in the same folder as the models' tables

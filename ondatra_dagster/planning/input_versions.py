@@ -1,7 +1,8 @@
 """The version of each input of a model, as a text: equal versions mean equal content.
 
-A table's version comes from its Delta log. The version of files is a digest of every file's path and size, and of
-its time on this machine or its ETag on S3. Only Spark can read files elsewhere, so they have no version.
+A table's version comes from its Delta log. The version of files is a digest of each file's path and size. It also
+includes each file's time on this machine, or its ETag on S3. Only Spark can read files elsewhere, so they have no
+version.
 """
 
 import hashlib
@@ -19,25 +20,25 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
 from ondatra_dagster.storage.s3_filesystem_and_listing import FileState, list_objects
 
-UNVERSIONED = "unversioned"  # a change can't be detected, so the input counts as changed
-MODEL_NOT_BUILT = "missing"  # a model without a table
-INPUT_NOT_FOUND = "not there"  # a missing file, or a missing table of a source
+UNVERSIONED = "unversioned"  # changes of the input can't be detected, so it counts as changed
+MODEL_NOT_BUILT = "missing"  # the input is a model without a table
+INPUT_NOT_FOUND = "not there"  # the file or the table of a source doesn't exist
 
 logger = logging.getLogger(__name__)
 
 
 def format_table_version(table: TableState) -> str:
-    """Return a Delta table's version. Another table at the same path has another version."""
+    """Return a Delta table's version as a text with the table's id. A new table at the same path has other versions."""
     return f"{table.table_id}@{table.version}"
 
 
 def read_input_versions(inputs: tuple[Input, ...], settings: Settings, tables: TableStateLookup) -> dict[str, str]:
-    """Return each input's version by its name."""
+    """Return the version of each input, by the input's name."""
     return {input_.name: _read_input_version(input_, settings, tables) for input_ in inputs}
 
 
 def table_state_lookup(settings: Settings) -> TableStateLookup:
-    """Return a lookup of the states of the project's tables. It reads each Delta log once."""
+    """Return a lookup of the states of the project's tables. Each Delta log is read only once."""
     states: dict[str, TableState | None] = {}
 
     def read_table(model_id: str) -> TableState | None:
@@ -54,7 +55,7 @@ def _read_input_version(input_: Input, settings: Settings, tables: TableStateLoo
         return format_table_version(table) if table else MODEL_NOT_BUILT
     try:
         return _read_external_version(input_, settings)
-    except WarehouseError as error:  # the model's own run reports it; other models may continue
+    except WarehouseError as error:  # the run of this model reports the error; other models may continue
         logger.warning("input=%s: %s", input_.name, error)
         return UNVERSIONED
 
@@ -78,7 +79,7 @@ def _read_source_version(source: SourceInput, settings: Settings) -> str:
 
 
 def parse_table_version(version: str) -> tuple[str, int]:
-    """Return the table's id and version number from the text of format_table_version()."""
+    """Return the table's id and version number from a text that format_table_version() returned."""
     table_id, _, number = version.rpartition("@")
     return table_id, int(number)
 
@@ -99,7 +100,7 @@ def compute_files_version(settings: Settings, pattern: str) -> str | None:
 
 
 def local_files_size(settings: Settings, pattern: str) -> int | None:
-    """Return the total size of the files; None when they are not on this machine."""
+    """Return the total size of the files; None if they aren't on this machine."""
     path = local_path(pattern)
     return None if path is None else sum(file.size for file in _find_local_files(settings.root, str(path)))
 
@@ -109,7 +110,7 @@ def _find_local_files(root: Path, pattern: str) -> Iterator[FileState]:
         try:
             state = path.stat()
         except FileNotFoundError:
-            continue  # another process removed it
+            continue  # another process removed the file
         relative_path = path.relative_to(root) if path.is_relative_to(root) else path
         yield FileState(str(relative_path), state.st_size, str(state.st_mtime_ns))
 

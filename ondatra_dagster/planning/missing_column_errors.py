@@ -1,7 +1,7 @@
 """The columns in models' queries that certainly don't exist, found before Spark starts.
 
-An input's columns are read from its definition. If the definition leaves them open, as SELECT * from a file does,
-they are read from its table. The table is only used if nothing changed since it was written.
+The columns of a model that is an input are read from its definition. If the definition doesn't show them, as in SELECT
+* from a file, they are read from its table. The table is only used if nothing has changed since it was written.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +27,8 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.project.sql.find_unresolved_columns import UnresolvedColumn
 
 NO_FROM_REMEDY = "its SELECT reads nothing: add a FROM"
-REGEX_COLUMNS_CONF = "spark.sql.parser.quotedRegexColumnNames"  # with this setting a name may be a regular expression
+# with this setting of Spark, a name may be a regular expression
+REGEX_COLUMNS_CONF = "spark.sql.parser.quotedRegexColumnNames"
 UNKNOWN_VERSIONS = (MODEL_NOT_BUILT, INPUT_NOT_FOUND, UNVERSIONED)
 IsUpToDate = Callable[[str], bool]  # model id → whether its table is up to date
 
@@ -35,7 +36,7 @@ IsUpToDate = Callable[[str], bool]  # model id → whether its table is up to da
 def find_missing_columns(
     project: Project, is_up_to_date: IsUpToDate, models: Collection[str] | None = None
 ) -> list[Problem]:
-    """Return a problem for each column that can't be resolved, of all models or of the given ids."""
+    """Return a problem for each column that can't be resolved. `models` has ids; None means all models."""
     if project.settings.spark.conf.get(REGEX_COLUMNS_CONF, "").casefold() == "true":
         return []
     lineage = LineageResolver(project, up_to_date_columns_lookup(project, is_up_to_date))
@@ -59,7 +60,7 @@ def _problem(model: Model, column: UnresolvedColumn) -> Problem:
 
 
 def up_to_date_columns_lookup(project: Project, is_up_to_date: IsUpToDate) -> TableColumnsLookup:
-    """Return a lookup of the columns of up-to-date tables, and of source tables on this machine."""
+    """Return a lookup of the columns of models' up-to-date tables, and of source tables on this machine."""
     tables = table_state_lookup(project.settings)
     return columns_lookup(
         project,
@@ -69,9 +70,9 @@ def up_to_date_columns_lookup(project: Project, is_up_to_date: IsUpToDate) -> Ta
 
 
 def up_to_date_check(project: Project, unchanged_runs: Mapping[str, UnchangedRun]) -> IsUpToDate:
-    """Return a function that checks whether a model's table is up to date with its definition and inputs.
+    """Return a function that says whether a model's table is up to date with its definition and inputs.
 
-    It only looks at files on this machine and opens no network connection.
+    The function only reads files on this machine and opens no network connection.
     """
     is_settled_by_model: dict[str, bool] = {}
     tables = table_state_lookup(project.settings)

@@ -1,6 +1,6 @@
 """The plan of a run: which models and syncs run, and why. It is made from the project, Delta logs and queues.
 
-It needs no Spark and no Dagster. `ondatra run`, the assets, the sensors and `status` use the same plan.
+This module needs no Spark and no Dagster. `ondatra run`, the assets, the sensors and `status` use the same plan.
 """
 
 import dataclasses
@@ -25,23 +25,23 @@ from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink
 from ondatra_dagster.project.project import Project
 
-MAX_NAMED_INPUTS = 3  # inputs that a reason names
+MAX_NAMED_INPUTS = 3  # the number of inputs that a reason names
 VERSIONLESS_REASONS = {INPUT_NOT_FOUND: "isn't there", UNVERSIONED: "can't be shown to be unchanged"}
 JOBS_DUE_REASON = "open jobs are to be polled"
-NO_VERSION = -1  # the watermark of a queue, or the version of a table, that doesn't exist yet
+NO_VERSION = -1  # the watermark or version if the queue or table doesn't exist yet
 
 
 class WorkNeeded(enum.StrEnum):
-    """The need for work: none, possible or certain."""
+    """The answer to whether a model or sync has work: no, maybe or certainly."""
 
     NO = "none"
-    MAYBE = "maybe"  # one of its inputs runs first
+    MAYBE = "maybe"  # an input of the model, or the model of the sync, runs first
     YES = "sure"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """A model's or a sync's part of a plan."""
+    """The part of a plan that is about one model or one sync."""
 
     model: Model
     work_needed: WorkNeeded
@@ -54,27 +54,27 @@ class PlanStep:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStep(PlanStep):
-    """A model's part of a plan."""
+    """The part of a plan that is about one model."""
 
-    inputs: Mapping[str, str]  # name → current version
+    inputs: Mapping[str, str]  # name of an input → its current version
     table: TableState | None
     warning_counts: Mapping[str, int] = dataclasses.field(
         default_factory=dict
-    )  # @warning → rows that failed it last time
-    is_full: bool = False  # a full refresh was requested
+    )  # name of a @warning → rows that failed it in the last run
+    is_full: bool = False  # whether a full refresh was requested
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SyncStep(PlanStep):
-    """A sync's part of a plan."""
+    """The part of a plan that is about one sync."""
 
     sync_id: str
-    reads_table: bool = False  # the table has versions that aren't in the queue yet
+    reads_table: bool = False  # whether the table has versions that aren't in the queue yet
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The requested models and syncs in their order, with and without work."""
+    """The requested models and syncs in the order in which they run, also those without work."""
 
     models: tuple[ModelStep, ...]
     syncs: tuple[SyncStep, ...]
@@ -85,12 +85,12 @@ class Plan:
 
     @property
     def needs_tables(self) -> bool:
-        """Return whether rows have to be computed or read."""
+        """Return whether the plan computes rows or reads rows of a table."""
         return any(step.will_run for step in self.models) or any(step.reads_table for step in self.syncs)
 
 
 class PlanQueueState(Protocol):
-    """The state of a queue, as far as the plan needs it. delivery/queue/queue_status.py reads it."""
+    """The part of a queue's state that the plan needs. delivery/queue/queue_status.py reads it."""
 
     @property
     def table_id(self) -> str | None: ...
@@ -114,15 +114,15 @@ class PlanQueueState(Protocol):
     def is_paused(self) -> bool: ...
 
 
-QueueStateLookup = Callable[[str], PlanQueueState | None]  # sync id → its queue
+QueueStateLookup = Callable[[str], PlanQueueState | None]  # sync id → the state of its queue
 HasEverRun = Callable[[str], bool]  # sync id → whether it has ever run
 PendingEventCount = Callable[[str], int]  # model id → accepted events that aren't in its table yet
-InvalidTableVersion = Callable[[str], int]  # model id → the version of its table of invalid rows
+InvalidTableVersion = Callable[[str], int]  # model id → the current version of its table of invalid rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """The state that a plan is made from: lookup functions, and the cached runs without a change."""
+    """The state that a plan is made from: lookup functions, and the cached runs that changed no table."""
 
     tables: TableStateLookup
     invalid_table_version: InvalidTableVersion
@@ -135,7 +135,7 @@ class PlanInputs:
 def make_plan(
     project: Project, plan_inputs: PlanInputs, *, selection: Collection[str] | None = None, is_full: bool = False
 ) -> Plan:
-    """Return the plan of a run of the project, or of the selected model ids and their syncs.
+    """Return the plan of a run of the whole project, or of the selected model ids and their syncs.
 
     A full refresh computes all of these models again.
     """
@@ -155,9 +155,9 @@ def make_plan(
 def plan_model(
     project: Project, model: Model, plan_inputs: PlanInputs, *, running_ids: Collection[str] = (), is_full: bool = False
 ) -> ModelStep:
-    """Return whether the model has to be computed, if the models in `running_ids` are computed first.
+    """Return the model's step: whether the model has to be computed if those in `running_ids` are computed first.
 
-    Raise SelectionError if an input has no table and doesn't run first.
+    Raise SelectionError if an input has no table and isn't computed first.
     """
     inputs = read_input_versions(model.inputs, project.settings, plan_inputs.tables)
     missing_ids = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running_ids]
@@ -197,15 +197,15 @@ def plan_model(
 
 
 def _pending_events_reason(model: Model, plan_inputs: PlanInputs) -> str | None:
-    """Return the number of pending events as a reason to run; None without any."""
+    """Return the number of pending events as a reason to run; None if no event is pending."""
     event_count = 0 if model.kind.has_query else plan_inputs.pending_event_count(model.id)
     return f"{format_count(event_count, 'event')} {'waits' if event_count == 1 else 'wait'}" if event_count else None
 
 
 def find_last_run(table: TableState, unchanged_run: UnchangedRun | None) -> CommitMetadata | UnchangedRun | None:
-    """Return the metadata of the last run that wrote the table's version, or found nothing to write.
+    """Return the metadata of the last run that wrote the table's current version, or found nothing new for it.
 
-    Return None if another program wrote that version.
+    Return None if another program wrote this version.
     """
     return (
         unchanged_run
@@ -217,7 +217,7 @@ def find_last_run(table: TableState, unchanged_run: UnchangedRun | None) -> Comm
 def _work_reasons(
     model: Model, table: TableState | None, inputs: Mapping[str, str], last: CommitMetadata | UnchangedRun | None
 ) -> Iterator[str]:
-    """Yield the reasons why the model certainly has to be computed, the simplest first."""
+    """Yield the reasons why the model certainly has to be computed, the simplest reason first."""
     if table is None:
         yield "it has no table yet"
         return
@@ -233,7 +233,7 @@ def _work_reasons(
 
 
 def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMetadata | UnchangedRun) -> Iterator[str]:
-    """Yield what is different since the last run."""
+    """Yield what has changed since the last run, each change as a reason."""
     if last.definition != model.definition:
         yield "its definition changed"
     if changed_inputs := list_changed_inputs(last.inputs, inputs):
@@ -245,12 +245,15 @@ def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMet
 def plan_sync(
     project: Project, model: Model, sink: ModelSink, plan_inputs: PlanInputs, *, runs_first: bool = False
 ) -> SyncStep:
-    """Return whether the sync has changes to enqueue or to send. `runs_first`: its model is computed before it."""
+    """Return the sync's step: whether the sync has changes to enqueue or to send.
+
+    `runs_first` says that the sync's model is computed before.
+    """
     if project.settings.sinks == "off":
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.NO, reason="sinks are off")
     try:
         queue = plan_inputs.queues(sink.sync_id)
-    except StateError as error:  # a run of this sync alone fails with this error and reports it
+    except StateError as error:  # a run of only this sync fails with this error and reports it
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.YES, reason=str(error))
     change_reason = next(_table_change_reasons(model, sink, plan_inputs, queue), None)
     backlog = _backlog_reason(queue) if queue and queue.can_send else None
@@ -270,21 +273,24 @@ def plan_sync(
 
 
 def _pause_reason(project: Project, queue: PlanQueueState | None) -> str | None:
-    """Return why rows are enqueued but not sent, if that is so."""
+    """Return why rows are only enqueued and not sent; None if they are sent."""
     if project.settings.sinks == "dry":
         return "sinks are dry"
     return "it is paused" if queue and queue.is_paused else None
 
 
 def _due_jobs_reason(project: Project, queue: PlanQueueState | None) -> str | None:
-    """Return the reason that jobs are due although the sync is paused. With dry sinks no requests are made."""
+    """Return a reason if jobs are due although the sync is paused.
+
+    With dry sinks there is no such reason, because no requests are made.
+    """
     return JOBS_DUE_REASON if queue and queue.polls_due and project.settings.sinks == "on" else None
 
 
 def _table_change_reasons(
     model: Model, sink: ModelSink, plan_inputs: PlanInputs, queue: PlanQueueState | None
 ) -> Iterator[str]:
-    """Yield the changes of the model's tables that aren't in the queue yet."""
+    """Yield the changes of the model's tables that aren't in the queue yet, each as a reason."""
     table = plan_inputs.tables(model.id)
     if table is None:
         return
@@ -317,7 +323,7 @@ def _backlog_reason(queue: PlanQueueState) -> str:
 
 
 def _format_inputs(model: Model, names: Collection[str]) -> str:
-    """Return the names of inputs for the user: a file's is its path without options."""
+    """Return the names of inputs as the user knows them. A file's name is its path without options."""
     input_names = [
         input_.path if isinstance(input_, FileInput) else input_.name for input_ in model.inputs if input_.name in names
     ]

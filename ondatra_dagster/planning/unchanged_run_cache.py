@@ -1,7 +1,7 @@
-"""The cache of the runs that found nothing to write. Such a run leaves no Delta commit.
+"""The cache of runs that found nothing to write. Such a run leaves no Delta commit.
 
-If a model was computed from these inputs and gave exactly the content of its table, it needn't be computed again.
-The cache may be lost at any time: that costs one computation.
+A model needn't be computed again if it was computed from the same inputs and its table already had this content. The
+cache may be lost at any time. Models are then computed once more.
 """
 
 import dataclasses
@@ -47,9 +47,9 @@ class UnchangedRun:
     definition: str
     inputs: Mapping[str, str]
     table_version: str
-    at: float  # when it ran, in seconds since 1970
-    checks: str = ""  # a digest of the checks that were evaluated
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows that failed it
+    at: float  # the time of the run, in seconds since 1970
+    checks: str = ""  # a digest of the checks that the run evaluated
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # name of a @warning → rows that failed it
 
 
 class UnchangedRunCache:
@@ -59,14 +59,14 @@ class UnchangedRunCache:
         self._path = path
 
     def store_run(self, model_id: str, run: UnchangedRun) -> None:
-        """Store the model's newest run that changed nothing."""
+        """Store the model's newest run that changed nothing, over an earlier one."""
         with open_transaction(self._path, SCHEMA, purpose="writing the cache") as store:
             inputs, warnings_text = (orjson.dumps(dict(mapping)).decode() for mapping in (run.inputs, run.warned))
             columns = (run.definition, inputs, run.table_version, run.checks, warnings_text, run.at)
             store.execute(INSERT_RUN, (model_id, *columns))
 
     def read_runs(self) -> dict[str, UnchangedRun]:
-        """Return the stored runs by model id."""
+        """Return the stored run of each model, by the model's id."""
         with open_existing_database(self._path, SCHEMA) as store:
             rows = store.fetch_rows(SELECT_RUNS) if store else ()
             return {

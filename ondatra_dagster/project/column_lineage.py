@@ -1,7 +1,7 @@
 """The lineage of columns: the input columns that each column of a model is computed from, up to the raw files.
 
-It is read from the texts of the queries when a caller requests it, so loading a project costs nothing for it.
-Columns whose origin a text leaves open are reported as unknown.
+The lineage is read from the texts of the queries, and only when a caller requests it: loading a project computes none.
+If a text doesn't show where a column comes from, the column's origin is reported as unknown.
 """
 
 import itertools
@@ -36,20 +36,20 @@ class ColumnLineage(NamedTuple):
 
     name: str
     origins: tuple[ColumnOrigin, ...]
-    is_known: bool  # False: it has other origins too, or none was found
+    is_known: bool  # False: some origins may be missing, or none was found
 
 
 class LineageBranch(NamedTuple):
-    """A column, and all columns that it is computed from, up to the raw files."""
+    """A column and, recursively, all columns that it is computed from, up to the raw files."""
 
     origin: ColumnOrigin
     is_known: bool
-    is_repeated: bool  # another branch shows its upstream columns
+    is_repeated: bool  # True: another branch already shows the upstream columns of this column
     upstream_branches: tuple["LineageBranch", ...]
 
 
 def no_table_columns(_: Input) -> None:
-    """Return None: the lookup for a caller without tables."""
+    """Return None for every input: the column lookup of a caller without tables."""
 
 
 class LineageResolver:
@@ -61,13 +61,16 @@ class LineageResolver:
         self._relations: dict[str, Relation] = {}
 
     def columns(self, model: Model) -> tuple[ColumnLineage, ...]:
-        """Return every known column of the model, in the order of its table."""
+        """Return the lineage of every known column of the model, in the order of the columns in its table."""
         table_columns = self._table_columns(ModelInput(model=model.id))
         names = _model_column_names(model, self._relation(model)) if table_columns is None else table_columns
         return tuple(self._column_lineage(model, name) for name in names if name is not None)
 
     def column(self, model: Model, name: str) -> ColumnLineage:
-        """Return one column; case is ignored. Raise SelectionError if the model certainly has no such column."""
+        """Return the lineage of one column; the case of its name is ignored.
+
+        Raise SelectionError if the model certainly has no such column.
+        """
         columns = {column.name.casefold(): column for column in self.columns(model)}
         if name.casefold() in columns:
             return columns[name.casefold()]
@@ -84,13 +87,13 @@ class LineageResolver:
         return self._build_branch(ColumnOrigin(ModelInput(model=model.id), column.name), set())
 
     def sources(self, model: Model, name: str) -> tuple[tuple[ColumnOrigin, ...], bool]:
-        """Return the source and file columns that the column comes from, and whether these are all."""
+        """Return the source and file columns that the column comes from, and whether the list is complete."""
         branches = list(_walk_branches(self.branch(model, name)))
         raw_columns = {branch.origin for branch in branches if not isinstance(branch.origin.input, ModelInput)}
         return _sort_origins(raw_columns), all(branch.is_known for branch in branches)
 
     def find_unresolved_columns(self, model: Model) -> list[UnresolvedColumn]:
-        """Return the columns of the model's query that certainly name nothing."""
+        """Return the column names in the model's query that certainly refer to no column."""
         query = _parse_query(model)
         if query is None:
             return []
@@ -125,7 +128,10 @@ class LineageResolver:
         return value_sources
 
     def _sources_by_position(self, model: Model, name: str) -> ValueSources | None:
-        """Return the sources of a column that Spark has named, found by its position in the table."""
+        """Return the sources of a column whose name Spark chose, found by the column's position in the table.
+
+        Return None if the positions in the query and in the table can't be matched, or if no column has this name.
+        """
         relation = self._relation(model)
         table_columns = self._table_columns(ModelInput(model=model.id))
         if (
@@ -134,7 +140,8 @@ class LineageResolver:
             or len(table_columns) != len(_model_column_names(model, relation))
         ):
             return None
-        pairs = zip(table_columns, relation.columns, strict=False)  # the columns that the kind adds come last
+        # zip ends before the columns that the kind adds: in the table they come last
+        pairs = zip(table_columns, relation.columns, strict=False)
         return next(
             (column.sources for table_column, column in pairs if table_column.casefold() == name.casefold()), None
         )
@@ -142,7 +149,8 @@ class LineageResolver:
     def _relation(self, model: Model) -> Relation:
         if model.id not in self._relations:
             needed_ids = self._project.upstream(model.id) | {model.id}
-            for id_, project_model in self._project.models.items():  # in their order: upstream models come first
+            # the models are in their order: upstream models come first
+            for id_, project_model in self._project.models.items():
                 if id_ in needed_ids and id_ not in self._relations:
                     self._relations[id_] = self._read_relation(project_model)
         return self._relations[model.id]
@@ -161,7 +169,7 @@ class LineageResolver:
         return find_relation
 
     def _input_relation(self, input_: Input) -> Relation:
-        """Return an input with the columns of its table, or else with those of its query."""
+        """Return an input as a relation, with the columns of its table, or else with those of its query."""
         column_names = self._table_columns(input_)
         if column_names is None and isinstance(input_, ModelInput):
             model = self._project.models[input_.model]
@@ -175,12 +183,12 @@ class LineageResolver:
 def _parse_query(model: Model) -> ParsedQuery | None:
     try:
         return parse_query(model.sql)
-    except QueryError:  # its text was accepted before, but it can't be parsed as a query
+    except QueryError:  # the query was accepted before, but sqlglot can't parse it
         return None
 
 
 def _model_column_names(model: Model, relation: Relation) -> list[str | None]:
-    """Return the columns of the model's table, as far as its query names them."""
+    """Return the names of the columns of the model's table. A name is None if Spark chooses it."""
     return [*(column.name for column in relation.columns), *model.kind.own_columns]
 
 

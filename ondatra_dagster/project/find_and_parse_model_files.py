@@ -1,6 +1,6 @@
-"""The user's model files: how they are found, and how the header and query of each are parsed.
+"""The user's model files: how they are found, and how the header and query of each file are parsed.
 
-project_loader.py checks what needs the other files: inputs, cycles, sync ids.
+The checks that need several files (inputs, cycles, sync ids) are in project_loader.py.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class ModelFile(NamedTuple):
 
 
 def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
-    """Return every model file with a valid name, in order. Report the others as problems."""
+    """Return every model file with a valid name, in order. Report files with an invalid name as problems."""
     folder = root / "models"
     if not folder.is_dir():
         report(_problem("models", "there is no such folder", "change into a project, or create one: ondatra init DIR"))
@@ -58,7 +58,7 @@ def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
 
 
 def find_sink_files(root: Path) -> dict[str, Path]:
-    """Return every lib/*.star by its name."""
+    """Return the path of every lib/*.star file by the sink's name."""
     return {path.stem: path for path in sorted((root / "lib").glob("*.star")) if path.is_file()}
 
 
@@ -79,7 +79,7 @@ def read_model_text(model: ModelFile, report: ReportProblem) -> str | None:
 
 
 def _unique_model_name(model: ModelFile) -> str:
-    """Return a name that no two models may share: Spark ignores case, and Dagster can't tell a.b__c from a__b.c."""
+    """Return the name in a form that must be unique. Spark ignores case; Dagster can't tell a.b__c from a__b.c."""
     return model.name.replace(".", "__").casefold()
 
 
@@ -91,7 +91,7 @@ def _sql_files(folder: Path) -> Iterator[Path]:
 
 
 def _find_name_problem(path: Path, folder: Path) -> tuple[str, str] | None:
-    """Return why a file can't be a model, and what to do about it; None if it can."""
+    """Return why a file can't be a model, and what to do about it; None if the file can be a model."""
     if path.parent.parent != folder:
         return "a model is exactly one folder deep", "move it to models/FOLDER/NAME.sql"
     for name in (path.parent.name, path.stem):
@@ -109,12 +109,12 @@ def _problem(file: str, description: str, remedy: str, *, line: int = 1) -> Prob
 
 
 class ParsedModelFile(NamedTuple):
-    """A model file, parsed as far as it can be without the other files."""
+    """A model file, parsed as far as that is possible without the other files."""
 
     source: ModelFile
     header: Header
     query: ParsedQuery
-    line: int  # the line where the query begins
+    line: int  # the line of the file where the query begins
     columns: OutputColumnNames
     event_columns: tuple[EventColumn, ...]
 
@@ -130,7 +130,7 @@ class ParsedModelFile(NamedTuple):
 
 
 def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProblem) -> ParsedModelFile | None:
-    """Return the file's header and query. Report the problems of each, and of both together."""
+    """Return the file's header and query. Report the problems of the header, of the query, and of their combination."""
     text = read_model_text(file, report)
     if text is None:
         return None
@@ -165,7 +165,7 @@ def _untranslatable_call_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Yield a problem for each header line below the first word of the query: it would have no effect."""
+    """Yield a problem for each header line below the first word of the query: a line there would have no effect."""
     for line, comment in draft.query.comments:
         for header_line in find_header_lines(comment, first_line=line):
             if header_line.word in HEADER_WORDS:
@@ -173,7 +173,7 @@ def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Yield a problem for each column that a table can't have, as far as the query's text shows it."""
+    """Yield a problem for each column that a table can't have. Only columns that the query's text shows are checked."""
     earlier_names: set[str] = set()
     alias_hint = " with AS" if draft.header.kind.has_query else ""
     for name, line in draft.columns.columns:
@@ -200,7 +200,7 @@ def _unknown_column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _incremental_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Yield a problem if only one of @incremental and {{ last_value }} is there."""
+    """Yield a problem if the model has only one of @incremental and {{ last_value }}: it needs both or neither."""
     places, incremental = draft.query.last_values, draft.header.incremental
     if incremental and not places and draft.header.kind.takes_incremental:
         description = "@incremental is there, but the query doesn't use {{ last_value }}"
@@ -228,7 +228,7 @@ FileStates: TypeAlias = frozenset[tuple[str, int, int]]
 
 
 def read_file_states(root: Path, patterns: Iterable[str]) -> FileStates:
-    """Return each file's path, modification time and size. Another result means that a file changed."""
+    """Return each file's path, modification time and size. If a later result is different, a file has changed."""
     states = []
     for path in (path for pattern in patterns for path in root.glob(pattern)):
         with contextlib.suppress(FileNotFoundError):

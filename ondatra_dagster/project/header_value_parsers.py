@@ -1,4 +1,4 @@
-"""The parsers of the header words' values. model_header.py decides which words go together."""
+"""The parsers of the values in header lines. model_header.py decides which header words go together."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,11 +18,12 @@ SINK_PATTERN = re.compile(
 )
 EMAIL_PATTERN = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 TEAM_PATTERN = re.compile(r"team:\S(.*\S)?")
-TAG_PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}(\s*=\s*[A-Za-z0-9_.-]{0,63})?")  # Dagster's own
+# the pattern that Dagster accepts
+TAG_PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}(\s*=\s*[A-Za-z0-9_.-]{0,63})?")
 
 
 class HeaderValueError(ValueError):
-    """The error for a header value that can't be used: what is wrong, and what to write instead."""
+    """The error for a header value that can't be used. Its text says what is wrong, and what to write instead."""
 
     def __init__(self, description: str, remedy: str) -> None:
         self.description = description
@@ -39,7 +40,7 @@ def read_kind(value: str) -> Kind:
 
 
 def read_column_names(value: str) -> tuple[str, ...]:
-    """Return the column names of `a, b`. A name with a comma or a backquote is written in backquotes."""
+    """Return the column names in a text such as `a, b`. A name with a comma or a backquote is written in backquotes."""
     if not re.fullmatch(rf"\s*(?:{NAME_PATTERN})\s*(?:,\s*(?:{NAME_PATTERN})\s*)*", value):
         raise HeaderValueError(f"{value!r} is not a list of columns", "write names between commas: a, b")
     names = tuple(_unquote(name) for name in re.findall(NAME_PATTERN, value) if name.strip())
@@ -49,7 +50,7 @@ def read_column_names(value: str) -> tuple[str, ...]:
 
 
 def read_column_name(value: str) -> str:
-    """Return the name of one column."""
+    """Return the only column name in a header value."""
     names = read_column_names(value)
     if len(names) > 1:
         raise HeaderValueError(f"{value!r} names {len(names)} columns", "name one")
@@ -57,7 +58,7 @@ def read_column_name(value: str) -> str:
 
 
 def read_sink(value: str) -> tuple[str, tuple[str, ...]]:
-    """Return the name of a lib/*.star file and the texts between its parentheses."""
+    """Return the name of a lib/*.star file and the texts between the parentheses after the name."""
     match = SINK_PATTERN.fullmatch(value)
     if match is None:
         raise HeaderValueError(f"@sink {value!r} can't be read", "write @sink: name or @sink: name('text', 'text')")
@@ -94,7 +95,7 @@ def read_column(value: str) -> tuple[str, str]:
 
 
 def read_limit(value: str) -> RowLimit:
-    """Return a number of rows, or a percentage: 10, 5%, 0.5%."""
+    """Return the limit that a text such as 10, 5% or 0.5% means: a number of rows, or a percentage."""
     match = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", value)
     if match is None or Decimal(match[2] or 0) > 100:
         raise HeaderValueError(f"{value!r} is not a limit", "write a number of rows, 10, or a percentage, 5%")
@@ -102,7 +103,7 @@ def read_limit(value: str) -> RowLimit:
 
 
 def read_lag(value: str) -> float:
-    """Return a duration in seconds, written as 90s, 30m, 24h or 7d."""
+    """Return the seconds that a duration such as 90s, 30m, 24h or 7d means."""
     if not re.fullmatch(r"[1-9]\d*[smhd]", value):
         raise HeaderValueError(f"{value!r} is not a length of time", "write 30m, 24h or 7d")
     return float(value[:-1]) * UNIT_SECONDS[value[-1]]
@@ -128,11 +129,11 @@ CRON_FIELDS = (
 CRON_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
 DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 SCHEDULE_REMEDY = "write minute hour day month weekday, such as 0 6 * * mon-fri, or @daily; times are UTC"
-ON_CHANGE_LIKENESS = 0.7  # how similar a misspelling of "on change" is to it; no cron text is as similar
+ON_CHANGE_LIKENESS = 0.7  # a text at least this similar to "on change" is a misspelling; no cron text is as similar
 
 
 def read_schedule(value: str) -> str:
-    """Return the cron text, or ON_CHANGE; raise HeaderValueError for anything else."""
+    """Return the cron text, or ON_CHANGE for "on change"; raise HeaderValueError for anything else."""
     text = " ".join(value.casefold().split())
     if text == ON_CHANGE:
         return text
@@ -142,7 +143,7 @@ def read_schedule(value: str) -> str:
 
 
 def read_cron(value: str, *, remedy: str = SCHEDULE_REMEDY) -> str:
-    """Return the five fields of a cron text, or a nickname such as @daily; raise HeaderValueError for others."""
+    """Return a cron text of five fields, or a nickname such as @daily; raise HeaderValueError for an invalid one."""
     text = " ".join(value.casefold().split())
     if text in CRON_NICKNAMES:
         return text
@@ -152,13 +153,14 @@ def read_cron(value: str, *, remedy: str = SCHEDULE_REMEDY) -> str:
     for field, (name, numbers, names) in zip(fields, CRON_FIELDS, strict=True):
         if not all(_is_cron_part(part, numbers, names) for part in field.split(",")):
             raise HeaderValueError(f"a schedule has no {name} {field!r}", remedy)
-    if not _has_possible_day(fields[2], fields[3]):  # Dagster never runs it, not even with a weekday
+    # Dagster never runs a schedule with an impossible day, not even if the text also has a weekday
+    if not _has_possible_day(fields[2], fields[3]):
         raise HeaderValueError(f"{value!r} never comes", "no such month has such a day")
     return text
 
 
 def _is_cron_part(part: str, numbers: range, names: tuple[str, ...]) -> bool:
-    """Return whether it is *, 5, 1-5, mon, */15 or 1-9/2."""
+    """Return whether a part of a cron field is valid, such as *, 5, 1-5, mon, */15 or 1-9/2."""
     match = CRON_PART.fullmatch(part)
     if match is None or match["step"] == "0" or (match["step"] and match["first"] and not match["last"]):
         return False
@@ -173,13 +175,13 @@ def _parse_cron_number(text: str, numbers: range, names: tuple[str, ...]) -> int
 
 
 def _has_possible_day(days: str, months: str) -> bool:
-    """Return whether one of these months has one of these days."""
+    """Return whether at least one of the months has one of the days: the 31st never comes in February."""
     last = max(DAYS_OF_MONTHS[month - 1] for month in _expand_cron_field(months, *CRON_FIELDS[3][1:]))
     return min(_expand_cron_field(days, *CRON_FIELDS[2][1:])) <= last
 
 
 def _expand_cron_field(field: str, numbers: range, names: tuple[str, ...]) -> Iterator[int]:
-    """Yield the numbers that a field's parts mean. The parts must be valid."""
+    """Yield the numbers that a cron field means, such as 1, 2, 3 for 1-3. The field must be valid."""
     for part in field.split(","):
         match = CRON_PART.fullmatch(part)
         first = _parse_cron_number(match["first"], numbers, names) if match and match["first"] else None

@@ -12,9 +12,9 @@ from ondatra_dagster.project.model_kinds import Kind
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInput:
-    """A model of the project that another one reads."""
+    """An input that is another model of the project."""
 
-    model: str  # its name, casefolded
+    model: str  # the model's name, casefolded
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class FileInput:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceInput:
-    """An existing table, found through [tool.ondatra.sources]."""
+    """An input that is an existing table of a source in [tool.ondatra.sources]."""
 
     source: str
     table: str
@@ -53,18 +53,18 @@ Input: TypeAlias = ModelInput | FileInput | SourceInput
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A place of an input's name in the query. The name of the input's view replaces it."""
+    """A place in the query that names an input. The input's name is replaced there by the name of its view."""
 
     start: int  # offsets into Model.sql; end is exclusive
     end: int
     input: Input
-    alias: str | None = None  # the alias to add where the query has none
+    alias: str | None = None  # the alias to add if the query has none
     name_end: int | None = None  # the end of the name if a TABLESAMPLE is between it and the alias
-    is_qualifier: bool = False  # the part before the column, as in mart.customers.id
+    is_qualifier: bool = False  # True: the name qualifies a column, as in mart.customers.id
 
 
 class TextEdit(NamedTuple):
-    """A replacement for a part of the query. An empty part is a place between two words."""
+    """A replacement for a part of the query. If the part is empty, the text is inserted between two words."""
 
     start: int  # offsets into Model.sql; end is exclusive
     end: int
@@ -73,19 +73,19 @@ class TextEdit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowLimit:
-    """A number of rows, or a percentage of them, as the header gives it."""
+    """A limit from the header: a number of rows, or a percentage of all rows."""
 
     amount: Decimal
     is_percentage: bool = False
 
     def is_exceeded_by(self, count: int, *, of: int) -> bool:
-        """Return whether `count` rows of `of` are more than the limit."""
+        """Return whether `count` rows out of `of` are more than the limit."""
         return count * 100 > self.amount * of if self.is_percentage else count > self.amount
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSink:
-    """A model's @sink line."""
+    """The value of a model's @sink line."""
 
     name: str  # lib/NAME.star
     arguments: tuple[str, ...]
@@ -97,19 +97,19 @@ class ModelSink:
 
 
 class CheckType(enum.StrEnum):
-    """The type of a check: which rows it reads, and what happens to the run if one of them fails."""
+    """The type of a check. It decides which rows are checked, and what the run does if a row fails."""
 
-    CONSTRAINT = "constraint"  # rows of the query: if one fails, nothing is written
-    WARNING = "warning"  # rows of the query: all are written
-    AUDIT = "audit"  # rows of the new table: if one fails, nothing is written
+    CONSTRAINT = "constraint"  # checks the query's rows; if one fails, nothing is written
+    WARNING = "warning"  # checks the query's rows; all rows are written, also those that fail
+    AUDIT = "audit"  # checks the rows of the new table; if one fails, nothing is written
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCondition:
-    """A Spark SQL boolean over the columns of one row."""
+    """A condition of a check: a Spark SQL boolean over the columns of one row."""
 
-    condition: str  # as the user wrote it, without a comment after it; null passes
-    sql: str  # the same in Spark SQL
+    condition: str  # as the user wrote it, without a comment after it; a row for which it is null passes
+    sql: str  # the same condition in Spark SQL
     words: tuple[str, ...]  # the words of the condition, without white space
     columns: tuple[str, ...]  # the columns that the condition names, each once
 
@@ -130,10 +130,11 @@ class RowCheck(CheckCondition):
 class EventType:
     """The type of an event's field."""
 
-    name: str  # Spark's name of the type: string, bigint, decimal, array, map, struct, …
-    precision: int = 0  # of a decimal
+    name: str  # Spark's name of the type, such as string, bigint, decimal, array, map, struct
+    precision: int = 0  # the precision of a decimal
     scale: int = 0
-    type_arguments: tuple["EventType", ...] = ()  # an array's element; a map's key and value; a struct's fields
+    # the types of an array's element, of a map's key and value, or of a struct's fields
+    type_arguments: tuple["EventType", ...] = ()
     fields: tuple[str, ...] = ()  # the names of a struct's fields
 
     def __str__(self) -> str:
@@ -154,15 +155,15 @@ class EventColumn:
     type: str  # in Spark's spelling
     event_type: EventType
     is_required: bool = False
-    line: int = dataclasses.field(default=1, compare=False)  # within the definitions
+    line: int = dataclasses.field(default=1, compare=False)  # the line within the column definitions
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Incremental:
-    """A model's @incremental line: the query reads only what is newer than the last results."""
+    """The values of a model's @incremental lines: the query reads only rows that are newer than its last results."""
 
     column: str
-    initial: str | None = None  # used as the last value while there is none
+    initial: str | None = None  # the last value as long as the table has no value in the column
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,17 +175,17 @@ class Model:
     file: str  # relative to the project, for messages
     kind: Kind
     sql: str  # the query alone
-    sql_line: int  # the line in the file where it begins
-    definition: str  # a digest of all that decides the query's result; comments and white space don't
+    sql_line: int  # the line of the file where the query begins
+    definition: str  # a digest of everything that decides the query's result, without comments and white space
     inputs: tuple[Input, ...] = ()
     references: tuple[Reference, ...] = ()
     edits: tuple[TextEdit, ...] = ()  # the replacements for words of other SQL dialects
-    is_deterministic: bool = True  # the same inputs give the same rows; if False, every run computes it
-    is_row_by_row: bool = False  # each row of its only input gives rows independently of the others
-    is_ordered: bool = False  # the whole query has an ORDER BY
+    is_deterministic: bool = True  # the same inputs always give the same rows; if False, every run evaluates the query
+    is_row_by_row: bool = False  # each row of the only input gives its rows independently of other rows
+    is_ordered: bool = False  # the outermost query has an ORDER BY
     last_values: tuple[tuple[int, int], ...] = ()  # the places of {{ last_value }} in `sql`; end is exclusive
     incremental: Incremental | None = None
-    event_columns: tuple[EventColumn, ...] = ()  # only of kind events, where the user writes no query
+    event_columns: tuple[EventColumn, ...] = ()  # only for kind events, where the user writes no query
     key_columns: tuple[str, ...] = ()
     storage_columns: tuple[str, ...] = ()  # rows with equal values in these columns are stored together
     sink: ModelSink | None = None
@@ -197,7 +198,7 @@ class Model:
 
     @property
     def id(self) -> str:
-        """Return the id of the model: its name without regard to case."""
+        """Return the model's id: its casefolded name, because case doesn't matter."""
         return self.name.casefold()
 
     @property
@@ -206,7 +207,10 @@ class Model:
 
     @property
     def checks_digest(self) -> str:
-        """Return a digest of all checks, or "" without any. No check changes the result of the query."""
+        """Return a digest of the model's checks, "" if it has none.
+
+        It is separate from `definition`, because no check changes the query's result.
+        """
         if not self.checks:
             return ""
         check_texts = sorted(f"{check.check_type} {' '.join(check.words)}" for check in self.checks)

@@ -1,7 +1,7 @@
 """The model header: the comments above a query that configure the model, such as `-- @kind: merge`.
 
-This module has the header words and decides which of them go together. header_value_parsers.py reads the values.
-Nothing here knows the query.
+This module has the header words and decides which of them go together. header_value_parsers.py parses their values.
+This module doesn't know the query.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ HEADER_WORDS = {
 }
 HEADER_SYNONYMS = {"push": "sink"}
 KEY_WORDS = ("unique_key", "group_key", "partitioned_by")
-STORAGE_WORD = "partitioned_by"  # for a kind without this key it sets how rows are stored
+STORAGE_WORD = "partitioned_by"  # it sets how rows are stored, unless the kind uses it as its key
 
 COMMENT_PATTERN = re.compile(r"--[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
 LEADING_COMMENTS = re.compile(r"(?:\s+|--[^\n]*|/\*(?!\+).*?\*/)*", re.DOTALL)
@@ -83,13 +83,13 @@ class Header:
 
 
 def find_header_end(text: str) -> int:
-    """Return the place where the comments above the query end and the query begins."""
+    """Return the position where the comments above the query end and the query begins."""
     comments_match = LEADING_COMMENTS.match(text)
     return comments_match.end() if comments_match else 0
 
 
 def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]:
-    """Yield every header line in a text that has only comments and white space."""
+    """Yield every header line of a text that contains only comments and white space."""
     for comment in COMMENT_PATTERN.finditer(text):
         line_match = HEADER_LINE_PATTERN.fullmatch(comment.group().rstrip())
         if line_match is None:
@@ -103,7 +103,7 @@ def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]
 
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:
-    """Return the header as far as it can be read, and all problems. `sinks` are the files of lib/."""
+    """Return the readable part of the header, and all its problems. `sinks` are the files of lib/."""
     reader = _HeaderReader(file)
     for line in find_header_lines(text):
         reader.add_line(line)
@@ -129,7 +129,7 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
 
 
 class _HeaderReader:
-    """A reader of one file's header lines, one by one."""
+    """A reader of one file's header, line by line."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -160,11 +160,11 @@ class _HeaderReader:
         self.problems.append(Problem(file=self.file, line=line, description=description, remedy=remedy))
 
     def report_word(self, word: str, description: str, remedy: str) -> None:
-        """Report a problem at the first line of a word."""
+        """Report a problem at the first header line with this word."""
         self.report_problem(self.first_line_of(word), description, remedy)
 
     def first_line_of(self, word: str) -> int:
-        """Return the first line of a word, or 1 if the header doesn't have it."""
+        """Return the number of the first header line with this word, or 1 if no line has it."""
         return self.lines.get(word, [1])[0]
 
     def has_value(self, word: str) -> bool:
@@ -177,7 +177,7 @@ class _HeaderReader:
         return tuple(value for value, _ in self.values.get(word, ()))
 
     def named_columns(self) -> Iterator[tuple[str, int]]:
-        """Yield every column that the header names, with the line that names it."""
+        """Yield every column that the header names, with the number of the line."""
         for word in KEY_WORDS:
             for names, line in self.values.get(word, ()):
                 yield from ((name, line) for name in names)
@@ -190,7 +190,7 @@ class _HeaderReader:
 
 
 def _collect_conditions(header_reader: _HeaderReader) -> Iterator[tuple[CheckType, CheckCondition, int]]:
-    """Yield the checks' conditions, each once. Report a condition that is written twice."""
+    """Yield the checks' conditions. Report a condition that a check type has twice, and yield it once."""
     for word in CheckType:
         first_lines: dict[tuple[str, ...], int] = {}
         for condition, line in header_reader.values.get(word, ()):
@@ -202,7 +202,10 @@ def _collect_conditions(header_reader: _HeaderReader) -> Iterator[tuple[CheckTyp
 
 
 def _choose_key(header_reader: _HeaderReader, kind: Kind) -> tuple[str, ...]:
-    """Return the key's columns. Report a missing key, and a key that the kind doesn't have."""
+    """Return the columns of the model's key.
+
+    Report a missing key, and a header word for a key that the kind doesn't have.
+    """
     if "kind" in header_reader.lines and not header_reader.has_value("kind"):
         return ()  # the kind is unknown, so its key is too
     _report_other_keys(header_reader, kind)
@@ -224,7 +227,10 @@ def _report_other_keys(header_reader: _HeaderReader, kind: Kind) -> None:
 
 
 def _build_incremental(header_reader: _HeaderReader, kind: Kind) -> Incremental | None:
-    """Return the @incremental line. Report a kind that can't have it, and an @incremental_initial without it."""
+    """Return the values of the @incremental lines; None without @incremental.
+
+    Report an @incremental that the kind can't use, and an @incremental_initial without @incremental.
+    """
     if "incremental" not in header_reader.lines:
         if "incremental_initial" in header_reader.lines:
             description = "@incremental_initial has no @incremental"
@@ -243,7 +249,10 @@ def _build_incremental(header_reader: _HeaderReader, kind: Kind) -> Incremental 
 
 
 def _build_sink(header_reader: _HeaderReader, model: str, kind: Kind, sinks: Collection[str]) -> ModelSink | None:
-    """Return the model's only sink. Report an unknown sink, and words that need a sink where there is none."""
+    """Return the model's only sink; None without one.
+
+    Report an unknown sink, and words that need a sink if there is none.
+    """
     if "sink" not in header_reader.lines:
         _report_words_without_sink(header_reader)
     elif not kind.has_query:

@@ -1,6 +1,6 @@
-"""The table of kinds: what each needs in its header, and which changes it leaves in the change feed.
+"""The table of kinds: what each kind needs in the header, and which changes it leaves in the table's change feed.
 
-`warehouse/kinds/` has the code that writes them. A test compares the two sets of names.
+`warehouse/kinds/` has the code that writes each kind. A test checks that both places have the same kinds.
 """
 
 import dataclasses
@@ -19,16 +19,18 @@ class Kind:
     name: str
     change_types: frozenset[ChangeType]
     key_headers: tuple[str, ...] = ()  # the header words that may name the key, the usual one first
-    delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
-    delivers_groups: bool = False  # a delivery key has any number of rows, replaced as a whole
-    # new rows replace old ones: deletes are sent before inserts, or the whole content at once with batch_size 0
+    delivers_by_key: bool = False  # True: the delivery key is the value of the key; False: the rowid
+    delivers_groups: bool = False  # a delivery key has any number of rows, which are replaced together
+    # new rows replace old rows: deletes are sent before inserts, or the whole content at once with batch_size 0
     replaces_rows: bool = False
-    keeps_versions: bool = False  # a key has many rows, each a version of it; they are sent together
+    keeps_versions: bool = False  # a key has many rows, each of them a version; they are sent together
     checks_nulls: bool = False  # rows without a key are invalid
     checks_duplicates: bool = False  # all rows of a key that occurs more than once are invalid
     own_columns: tuple[str, ...] = ()  # columns that the kind adds to those of the query, visible to readers
-    uses_input_baseline: bool = False  # the query's result on the previous inputs decides what is new
-    takes_incremental: bool = False  # @incremental: the query reads only what is newer than its last results
+    # new rows are found by a comparison with the query's result on the previous inputs
+    uses_input_baseline: bool = False
+    # takes @incremental: the query reads only rows that are newer than its last results
+    takes_incremental: bool = False
     has_query: bool = True  # if False, the file has column definitions, and there is nothing to push
 
     @property
@@ -37,12 +39,12 @@ class Kind:
 
     @property
     def has_invalid_table(self) -> bool:
-        """Return whether invalid rows are written to a second table."""
+        """Return whether the model's invalid rows are written to a second table."""
         return self.needs_key or not self.has_query
 
     @property
     def is_insert_only(self) -> bool:
-        """Return whether written rows never change."""
+        """Return whether the kind only inserts rows, so that written rows never change."""
         return self.change_types == {INSERT}
 
 

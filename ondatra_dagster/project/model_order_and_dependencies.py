@@ -1,4 +1,4 @@
-"""The order of the models, and which models read each other, directly or not: pure functions on a graph of ids."""
+"""The order of the models and their direct and indirect dependencies, as pure functions on a graph of model ids."""
 
 import graphlib
 from collections.abc import Collection, Mapping
@@ -9,10 +9,10 @@ Graph = Mapping[str, Collection[str]]
 
 
 def sort_topologically(graph: Graph) -> tuple[list[str], list[list[str]]]:
-    """Return the ids, each after the ids that it reads, and a list of cycles.
+    """Return the ids in an order in which each follows the ids that it reads, and a list of cycles.
 
-    [a, b, a] is the cycle in which a reads b and b reads a. The ids of a cycle, and those that read one, are in the
-    order too: the caller reports the cycle.
+    In the cycle [a, b, a], a reads b and b reads a. The order also contains the ids of cycles and the ids that read
+    them, because the caller reports the cycle.
     """
     remaining_edges = {id_: set(graph[id_]) & set(graph) for id_ in sorted(graph)}
     cycles: list[list[str]] = []
@@ -38,7 +38,7 @@ def find_reachable(graph: Graph, start: str, *, steps: int | None = None) -> set
 
 
 def reverse_edges(graph: Graph) -> dict[str, list[str]]:
-    """Return the ids that read each id."""
+    """Return the reversed graph: for each id, the ids that read it."""
     readers: dict[str, list[str]] = {id_: [] for id_ in graph}
     for id_, read_ids in graph.items():
         for read_id in read_ids:
@@ -47,14 +47,14 @@ def reverse_edges(graph: Graph) -> dict[str, list[str]]:
 
 
 def _normalize_cycle(path: list[str]) -> list[str]:
-    """Return graphlib's cycle as [a, b, a] where each reads the next. In graphlib's each is read by the next."""
+    """Return graphlib's cycle reversed, as [a, b, a] where each id reads the next. graphlib has the opposite order."""
     circle = path[:0:-1]
     first_index = circle.index(min(circle))
     return [*circle[first_index:], *circle[:first_index], circle[first_index]]
 
 
 def model_graph(models: Mapping[str, Model]) -> dict[str, list[str]]:
-    """Return the ids of the models that each model reads."""
+    """Return the graph of the models: for each id, the ids of the models that it reads."""
     return {
         model.id: [input_.model for input_ in model.inputs if isinstance(input_, ModelInput)]
         for model in models.values()

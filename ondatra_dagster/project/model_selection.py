@@ -1,10 +1,10 @@
-"""The selection of models that the user writes: Dagster's selection syntax over model names.
+"""The selection of models by Dagster's selection syntax.
 
     mart.customers   +mart.customers   mart.customers+   2+mart.customers+1   mart.*   *
     key:"mart/customers"   group:mart   kind:merge   tag:daily   owner:team:crm
     sync.* and not (tag:slow or kind:tracked)   sinks(+mart.*)   roots(sync.*)
 
-Several selections are united. The caller decides what happens to the models.
+Several expressions select all models that at least one of them selects. The caller decides what happens to the models.
 """
 
 import fnmatch
@@ -19,7 +19,7 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 WORD_PATTERN = re.compile(r"[()]|[^\s()]+")
 TERM_PATTERN = re.compile(r"(?P<up>\d*\+)?(?P<core>[^+\s]+)(?P<down>\+\d*)?")
-COMMON_ASSET_KINDS = ("spark", "delta")  # kinds that every model has in Dagster
+COMMON_ASSET_KINDS = ("spark", "delta")  # the asset kinds that every model has in Dagster
 
 
 def _matches(text: str, pattern: str) -> bool:
@@ -36,12 +36,12 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 
 def select_models(project: Project, selections: Iterable[str]) -> set[str]:
-    """Return the ids of all selected models; raise SelectionError for an invalid selection."""
+    """Return the ids of all models that the expressions select; raise SelectionError for an invalid expression."""
     return {id_ for selection in selections for id_ in _SelectionParser(selection, project).parse_selection()}
 
 
 class _SelectionParser:
-    """A parser of one selection, from left to right: `or` binds least, then `and`, then `not`."""
+    """A parser of one expression, from left to right: `not` binds most strongly, then `and`, then `or`."""
 
     def __init__(self, text: str, project: Project) -> None:
         self.selection_text = text
@@ -118,12 +118,12 @@ def _match_attribute(project: Project, core: str) -> set[str]:
 
 
 def _boundary_models(model_ids: set[str], edges: Graph) -> set[str]:
-    """Return the chosen ids from which no edge leads to another chosen id."""
+    """Return the selected ids from which no edge leads to another selected id: the roots or sinks of the selection."""
     return {id_ for id_ in model_ids if model_ids.isdisjoint(edges.get(id_, ()))}
 
 
 def _reachable_within(edges: Graph, start: str, sign: str | None) -> set[str]:
-    """Return the ids on one side of `start`: all for '+', those at most 2 steps away for '2+'."""
+    """Return the ids upstream or downstream of `start`: all of them for '+', those at most 2 steps away for '2+'."""
     if not sign:
         return set()
     steps = sign.strip("+")

@@ -1,4 +1,4 @@
-"""A project whose files were read without a problem: its settings and models, and which model reads which."""
+"""A project whose files were read without a problem: its settings, its models, and which model reads which."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 class Project:
     root: Path
     settings: Settings
-    models: Mapping[str, Model]  # by id, each after the models that it reads
-    sink_files: Mapping[str, Path]  # sink → lib/NAME.star
+    models: Mapping[str, Model]  # by id; each model follows those that it reads
+    sink_files: Mapping[str, Path]  # sink → path of its file lib/NAME.star
     warnings: tuple[Problem, ...] = ()
 
     def model(self, name: str) -> Model:
-        """Return the model of that name, in any spelling; raise SelectionError if there is none."""
+        """Return the model with this name, in any case; raise SelectionError if there is no such model."""
         try:
             return self.models[name.replace("/", ".").casefold()]
         except KeyError:
@@ -30,7 +30,7 @@ class Project:
             ) from None
 
     def sync(self, sync_id: str) -> Model:
-        """Return the model with that sync id, or of that name; raise SelectionError if there is none."""
+        """Return the model whose sync id or name this is; raise SelectionError if there is no such model."""
         for model in self.models_with_sinks():
             if model.sink and sync_id.casefold() in (model.sink.sync_id.casefold(), model.id):
                 return model
@@ -38,9 +38,9 @@ class Project:
         raise SelectionError(f"there is no sync {sync_id!r}; {suggest_correction(sync_id, sync_ids, plural='syncs')}")
 
     def models_with_sinks(self) -> tuple[Model, ...]:
-        """Return the models with a @sink, in order."""
+        """Return the models with a @sink, in the order of `models`."""
         return tuple(model for model in self.models.values() if model.sink)
 
     def upstream(self, model_id: str) -> set[str]:
-        """Return the ids of all models that this one reads, directly or not."""
+        """Return the ids of all models that the model reads, directly or indirectly."""
         return find_reachable(model_graph(self.models), model_id)

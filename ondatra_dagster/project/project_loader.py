@@ -1,6 +1,6 @@
 """The loading of a Project from the user's files. All problems of all files are reported together.
 
-It only reads files: it starts no JVM, opens no network connection and writes nothing.
+This module only reads files: it starts no JVM, opens no network connection and writes nothing.
 """
 
 import hashlib
@@ -39,11 +39,11 @@ SYNC_ID_LENGTH = 100
 
 
 class PartialProject(NamedTuple):
-    """A project as far as it can be read, and all problems of its files."""
+    """The readable part of a project, and all problems of its files."""
 
     project: Project
     problems: Sequence[Problem]
-    is_complete: bool  # every model file with a valid name could be parsed
+    is_complete: bool  # whether every model file with a valid name could be parsed
 
 
 def load_project(root: Path, settings: Settings) -> Project:
@@ -55,7 +55,7 @@ def load_project(root: Path, settings: Settings) -> Project:
 
 
 def read_project(root: Path, settings: Settings) -> PartialProject:
-    """Return the project as far as it can be read, with its problems, for callers that add problems of their own."""
+    """Return the readable part of the project with its problems, for callers that find further problems."""
     root = root.resolve()
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -123,7 +123,7 @@ def _build_model(draft: ParsedModelFile, references: InputReferences, settings: 
 
 
 def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -> str:
-    """Return a digest of all that decides which rows the query makes of its inputs, with the spark.sql settings."""
+    """Return a digest of the query, and of header words and spark.sql settings that decide which rows it returns."""
     session = {name: value for name, value in settings.spark.conf.items() if name.startswith("spark.sql.")}
     key = [name.casefold() for name in header.key_columns]
     incremental = header.incremental.column.casefold() if header.incremental else None
@@ -134,7 +134,7 @@ def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -
 def _absent_input_warnings(
     draft: ParsedModelFile, references: InputReferences, settings: Settings
 ) -> Iterator[Problem]:
-    """Yield a warning for each missing file or table. It is no problem: it may be created before the run."""
+    """Yield a warning for each missing file or table: not a problem, because it may be created before the run."""
     for input_, line in references.lines:
         if not isinstance(input_, ModelInput) and not is_input_present(input_, settings):
             name = input_.path if isinstance(input_, FileInput) else input_.name
@@ -142,7 +142,7 @@ def _absent_input_warnings(
 
 
 def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Yield a warning if the query uses >: later rows with the same value as {{ last_value }} are never read."""
+    """Yield a warning if the query compares with > {{ last_value }}: later rows with an equal value are never read."""
     if draft.query.last_values and excludes_last_value(draft.query.tree):
         line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
         description = "rows that are equal to {{ last_value }} and come later are lost"
@@ -150,14 +150,14 @@ def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _bare_decimal_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Yield a warning for each DECIMAL without digits: in Spark it has no decimal places, elsewhere it has."""
+    """Yield a warning for each DECIMAL without digits: in Spark it has no decimal places, in other dialects it has."""
     for type_name, line in sorted({(type_name.upper(), line) for type_name, line in draft.query.bare_decimals}):
         description = f"{type_name} without digits is DECIMAL(10, 0) in Spark: it has no decimal places"
         yield draft.problem(line, description, f"write {type_name}(18, 2), or how many digits it has")
 
 
 def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
-    """Yield a problem for each id that two syncs share, or that is too long for the name of a folder."""
+    """Yield a problem for each sync id that two syncs share, or that is too long for a folder's name."""
     models_by_sync_id: dict[str, Model] = {}
     for model in models:
         if model.sink is None:
@@ -175,7 +175,7 @@ def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
 
 
 def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Iterator[Problem]:
-    """Yield a problem for each source named like a folder of models or a file format: the name would be ambiguous."""
+    """Yield a problem for each source named like a model folder or a file format: table names would be ambiguous."""
     folders = {file.name.partition(".")[0].casefold() for file in files}
     for source in settings.sources:
         other_meaning = f"models/{source}" if source.casefold() in folders else None
@@ -190,7 +190,7 @@ def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Ite
 def _cycle_problem(
     cycle: Sequence[str], models: Mapping[str, Model], references: Mapping[str, InputReferences]
 ) -> Problem:
-    """Return a problem with the whole path, at the line where its first model reads the next."""
+    """Return the problem of a cycle with its whole path, at the line where its first model reads the next one."""
     first_model = models[cycle[0]]
     line = dict(references[first_model.id].lines)[ModelInput(model=cycle[1])]
     path = " reads ".join(models[id_].name for id_ in cycle)

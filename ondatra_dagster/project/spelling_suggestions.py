@@ -1,20 +1,20 @@
-"""The nearest known word to a misspelt one, as messages suggest it."""
+"""The suggestion of the known word that is nearest to a misspelt one, for messages."""
 
 import difflib
 from collections.abc import Iterable
 
-MAX_LISTED = 20  # the most names that a message lists
+MAX_LISTED = 20  # the maximum number of names that a message lists
 
 
 def find_nearest(word: str, known_words: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Return the known word that is most similar to `word`, without regard to case; None if none is similar."""
+    """Return the known word that is most similar to `word`, without regard to case; None if no word is similar."""
     names_by_casefold = {candidate.casefold(): candidate for candidate in known_words}
     matches = difflib.get_close_matches(word.casefold(), names_by_casefold, n=1, cutoff=likeness)
     return names_by_casefold[matches[0]] if matches else None
 
 
 def suggest_correction(word: str, known_words: Iterable[str], *, plural: str) -> str:
-    """Return the text that suggests the nearest known word, and lists the known ones."""
+    """Return a text that lists the known words, and suggests the one nearest to `word` if there is one."""
     names = sorted(known_words)
     if not names:
         return f"there are no {plural} yet"

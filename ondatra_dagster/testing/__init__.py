@@ -27,7 +27,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name's module on first use, so that the demo API doesn't load the queue."""
+    """Return a name from its module, which is loaded on first use, so that the demo API doesn't load the queue."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

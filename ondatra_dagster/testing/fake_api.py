@@ -1,7 +1,7 @@
-"""A fake API for tests of push functions: it serves any path, stores records, and fails on request.
+"""A fake API for tests of push functions. It serves any path, stores records, and fails on request.
 
-It behaves as a plain REST API: POST to a collection creates a record; PUT, PATCH and DELETE change one record,
-by its whole path. An `answer` function can change this.
+It is a plain REST API: POST to a collection creates a record. PUT, PATCH and DELETE change one record, which the whole
+path names. An `answer` function can change this.
 """
 
 import contextlib
@@ -25,22 +25,22 @@ from ondatra_dagster.testing.fake_api_server import (
     refusal,
 )
 
-GENERATED_ID_PREFIX = "*"  # begins the name of a record without an id; in a real id it is quoted
+GENERATED_ID_PREFIX = "*"  # the prefix of a generated id; in a real id this character is quoted
 State: TypeAlias = dict[str, Json]  # the API's content: the path of a record → the record
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A call, as an `answer` function sees it."""
+    """A call, as an `answer` function gets it."""
 
     method: str
-    path: str  # "/crm/contacts/C-1"; each part quoted, so that a / in an id is a %2F
-    parts: tuple[str, ...]  # ("crm", "contacts", "C-1")
+    path: str  # "/crm/contacts/C-1"; each part is quoted, so that a / in an id is a %2F
+    parts: tuple[str, ...]  # ("crm", "contacts", "C-1"), unquoted
     params: Mapping[str, str]
     body: Json
 
 
-# returns the answer to a call; None: answer as a plain REST API
+# returns the answer to a call, or None to answer it as a plain REST API does
 AnswerFunction = Callable[[Request, State], Answer | None]
 
 
@@ -55,7 +55,7 @@ class FakeApi(LoopbackApi):
         id_fields: tuple[str, ...] = ("id",),
         heeds_idempotency_keys: bool = False,
     ) -> None:
-        self.answer = answer  # may be changed between calls
+        self.answer = answer  # tests may change it between calls
         self.state: State = {}
         self.calls: list[RecordedCall] = []
         self.answers: dict[str, Answer] = {}
@@ -66,7 +66,7 @@ class FakeApi(LoopbackApi):
         super().__init__(listener, paths=["/{path:path}"])
 
     def clear(self) -> None:
-        """Delete all records, calls and faults, which is faster than starting a new API."""
+        """Delete all records, calls and faults. This is faster than starting a new API."""
         self.state.clear()
         self.calls.clear()
         self.answers.clear()
@@ -93,7 +93,7 @@ class FakeApi(LoopbackApi):
         return Answer(200, list(child_records)) if child_records else self._not_found(request)
 
     def _post(self, request: Request) -> Answer:
-        """Create one record, or create and replace several."""
+        """Create the record in the body, unless it exists. If the body is a list, create or replace each record."""
         if isinstance(request.body, list):
             for record in request.body:
                 self.state[self._record_path(request, record)] = record
@@ -124,7 +124,7 @@ class FakeApi(LoopbackApi):
         return Answer(204)
 
     def _record_path(self, request: Request, record: Json) -> str:
-        """Return the path of a record that is added to a collection."""
+        """Return the path that a record gets when it is added to a collection."""
         fields = record if isinstance(record, dict) else {}
         ids = [str(fields[field]) for field in self._id_fields if fields.get(field) not in (None, "")]
         if len(ids) == len(self._id_fields):

@@ -1,6 +1,6 @@
-"""The server of a fake API on a loopback port: faults on request, idempotency keys, and the record of each call.
+"""The server of a fake API on a loopback port. It fails on request, knows idempotency keys, and records each call.
 
-A subclass gives the answer to an allowed call. The server runs in a thread of the process that starts it.
+A subclass answers the calls that are allowed. The server runs in a thread of the process that starts it.
 """
 
 import asyncio
@@ -28,16 +28,18 @@ DropMoment = Literal["before", "after"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault that the next `times` matching calls get instead of the right answer."""
+    """A fault that the next `times` matching calls get instead of the normal answer."""
 
     method: str = "*"
-    path: str = "*"  # a pattern as in a shell: /crm/*
-    times: int | None = 1  # None: until the faults are cleared
-    delay_seconds: float = 0  # the wait before the call is handled; without another fault the right answer comes late
-    status: int | None = None  # the answer's status; the call is not carried out
+    path: str = "*"  # a pattern for paths, as in a shell: /crm/*
+    times: int | None = 1  # None: every matching call, until the faults are cleared
+    # the delay before the call is handled; without another fault, the call gets the normal answer after it
+    delay_seconds: float = 0
+    status: int | None = None  # the status of the answer; the call isn't carried out
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     message: str = "a requested fault"
-    drop: DropMoment | None = None  # close the connection before the call is handled, or after it was carried out
+    # when the connection is closed: before the call is handled, or after it was carried out
+    drop: DropMoment | None = None
 
     def __post_init__(self) -> None:
         if self.drop not in (None, *get_args(DropMoment)):
@@ -51,7 +53,7 @@ class Fault:
 
     @classmethod
     def parse(cls, request: Json) -> Self:
-        """Return the fault that the JSON body of POST /faults describes; raise ValueError when it is invalid."""
+        """Return the fault that the JSON body of POST /faults describes; raise ValueError for an invalid body."""
         known_fields = {field.name for field in dataclasses.fields(cls)}
         fields = request if isinstance(request, dict) else {"": request}
         if unknown_fields := sorted(set(fields) - known_fields):
@@ -63,11 +65,11 @@ class Fault:
 
 
 class FaultQueue:
-    """The queue of faults that haven't happened yet, in the order of their requests."""
+    """The queue of faults that haven't happened yet, in the order in which they were requested."""
 
     def __init__(self) -> None:
         self._pending: list[Fault] = []
-        self._lock = threading.Lock()  # tests add faults from their own thread
+        self._lock = threading.Lock()  # a test adds faults from a thread that isn't the server's
 
     def add(self, fault: Fault) -> None:
         with self._lock:
@@ -82,7 +84,7 @@ class FaultQueue:
             return tuple(self._pending)
 
     def take_fault(self, method: str, path: str) -> Fault | None:
-        """Return the fault for this call and count its use; return None when the call gets the right answer."""
+        """Return the fault for this call and count its use; None if the call gets the normal answer."""
         with self._lock:
             for position, fault in enumerate(self._pending):
                 if fault.matches(method, path):
@@ -99,10 +101,10 @@ class FaultQueue:
 
 @dataclasses.dataclass(slots=True)
 class ScriptedFaults:
-    """The faults of a test: for the n-th call, for calls of a path, or for all calls."""
+    """The faults of a test: for the call with a given number, for calls of a path, or for all calls."""
 
     call_count: int = 0
-    at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
+    at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # number of the call, from 1 → fault
     paths: dict[str, Fault] = dataclasses.field(default_factory=dict)
     always: Fault | None = None
 
@@ -128,7 +130,7 @@ class Answer(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Return why the call was refused; empty when it wasn't."""
+        """Return why the call was refused; "" if it wasn't."""
         return str(self.body["error"]) if isinstance(self.body, dict) and "error" in self.body else ""
 
 
@@ -143,23 +145,23 @@ class RecordedCall(NamedTuple):
     method: str
     path: str
     body: Json
-    status: int  # 0: the connection was dropped
-    message: str  # why it was refused
+    status: int  # the answer's status, or 0 if the connection was dropped
+    message: str  # why the call was refused
     idempotency_key: str | None
-    is_repeat: bool  # the idempotency key was known: the same answer, the call wasn't carried out again
+    is_repeat: bool  # the idempotency key was known: the call got the earlier answer, and wasn't carried out again
 
 
 class LoopbackApi:
-    """An API on a loopback port, for the caller that started it. It begins to answer with start().
+    """An API on a loopback port, for the process that started it. It answers calls after start().
 
-    A subclass carries out calls or refuses them with a reason, and stores calls and answers.
+    A subclass carries out calls or refuses them with a reason. It also stores calls and answers.
     """
 
-    faults: FaultQueue | ScriptedFaults  # the faults to come
-    answers: dict[str, Answer]  # by idempotency key
+    faults: FaultQueue | ScriptedFaults  # the faults that haven't happened yet
+    answers: dict[str, Answer]  # answer by idempotency key
 
     def __init__(self, listener: socket.socket, *, pages: Sequence[Route] = (), paths: Sequence[str]) -> None:
-        """Use a socket that already listens; `paths` are the paths of the API's calls."""
+        """Serve the API on a socket that already listens. `paths` are the paths of the API's calls."""
         self.url = f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
         app = Starlette(routes=[*pages, *(Route(path, self._handle_call, methods=METHODS) for path in paths)])
         config = uvicorn.Config(
@@ -169,14 +171,14 @@ class LoopbackApi:
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="fake-api")
 
     def start(self) -> None:
-        self._thread.start()  # the socket already listens: early callers wait in its backlog
+        self._thread.start()  # because the socket already listens, early callers wait in its backlog
 
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()
 
     def _refuse(self, _request: Request) -> Answer | None:
-        """Return the refusal of a call that must not be carried out; None allows it."""
+        """Return the refusal of a call that must not be carried out; None if the call is allowed."""
         return None
 
     def _answer(self, request: Request, body: Json) -> Answer:
@@ -186,7 +188,7 @@ class LoopbackApi:
         raise NotImplementedError
 
     async def _handle_call(self, request: Request) -> Response:
-        """Answer a call, or apply the fault that is due, and record the call."""
+        """Answer a call, or apply the fault for it, and record the call."""
         text = await request.body()
         fault = self.faults.take_fault(request.method, request.url.path) or NO_FAULT
         await asyncio.sleep(fault.delay_seconds)
@@ -208,11 +210,12 @@ class LoopbackApi:
         self._store_call(call, answer)
         if fault.drop:
             self._disconnect(request)
-            await request.receive()  # until the connection is closed, uvicorn reports a missing answer
+            # uvicorn reports a missing answer unless the connection is closed, so wait for that
+            await request.receive()
         return json_response(answer.status, answer.body, fault.headers) if answer.status else Response()
 
     def _disconnect(self, request: Request) -> None:
-        """Abort the caller's connection, as when the network fails."""
+        """Abort the connection to the caller, as if the network failed."""
         caller = tuple(request.scope["client"])
         for connection in list(self._server.server_state.connections):
             if isinstance(connection, H11Protocol) and connection.client == caller:
@@ -226,7 +229,7 @@ def _fault_answer(fault: Fault) -> Answer | None:
 
 
 def parse_body(text: bytes) -> Any:
-    """Return the body as JSON; None when it isn't JSON, which the API refuses where it needs a body."""
+    """Return the body as JSON; None if it isn't JSON. The API refuses None in a call that needs a body."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -240,5 +243,5 @@ def json_response(status: int, body: object, headers: Any = None) -> Response:
 
 
 def path_segments(request: Request) -> tuple[str, ...]:
-    """Return the path's segments, each unquoted separately: an id may contain a slash."""
+    """Return the path's segments. Each is unquoted separately, because an id may contain a slash."""
     return tuple(map(urllib.parse.unquote, request.scope["raw_path"].decode().strip("/").split("/")))

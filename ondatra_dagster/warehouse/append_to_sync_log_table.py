@@ -1,4 +1,4 @@
-"""The appends to `ondatra.sync_log`, the Delta table of sent changes. Nothing else there needs Spark."""
+"""The appends to `ondatra.sync_log`, the Delta table of sent changes. No other use of this table needs Spark."""
 
 import contextlib
 
@@ -19,12 +19,15 @@ class SyncLogTable:
         self._wait_seconds = wait_seconds
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Lock the table. Raises BusyError, which names the holder."""
+        """Lock the table. Raises BusyError, which names the process that holds the lock."""
         locks, wait = self._warehouse.locks_folder, self._wait_seconds
         return lock_table(locks, SYNC_LOG_TABLE, run_id="that keeps the sync log", wait_seconds=wait)
 
     def append(self, rows: pa.Table, *, note: str, number: int) -> None:
-        """Add the rows in one commit with that note. Do nothing if there is a commit with that number."""
+        """Append the rows in one commit with the note.
+
+        Do nothing if the table already has a commit with this number.
+        """
         with explain_spark_errors(SYNC_LOG_TABLE):
             write = self._warehouse.session.createDataFrame(rows).coalesce(1).write.format("delta")
             write = write.options(

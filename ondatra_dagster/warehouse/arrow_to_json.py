@@ -1,7 +1,7 @@
-"""The conversion of an Arrow table's rows to JSON texts, column by column: row by row, it is many times slower.
+"""The conversion of an Arrow table's rows to JSON texts, column by column, which is many times faster than by row.
 
-Dates and times become ISO 8601 texts, decimals exact texts, binary values base64, structs and maps objects.
-NaN and infinities become null, as orjson writes them.
+Dates and times become ISO 8601 texts, and decimals exact texts. Binary values become base64. Structs and maps become
+objects. NaN and infinities become null, as in orjson.
 """
 
 import base64
@@ -21,7 +21,7 @@ from ondatra_dagster.row_changes import Json, format_key
 logger = logging.getLogger(__name__)
 
 Converter: TypeAlias = Callable[[Any], Json]
-MAX_PLAIN_SCALE = 6  # with more digits, Arrow writes small decimals with an exponent
+MAX_PLAIN_SCALE = 6  # for a decimal with more decimal places, Arrow writes small numbers with an exponent
 WHOLE_SECONDS, WHOLE_MILLISECONDS = r"\.000000$", r"(\.\d{3})000$"
 
 
@@ -42,7 +42,7 @@ def object_texts(names: Sequence[str], columns: Sequence[Sequence[Json]]) -> lis
 
 
 def key_identifiers(columns: Sequence[Sequence[Json]]) -> list[str]:
-    """Return the identifier of each row's key."""
+    """Return the identifier of each row, made from the values of its key's columns."""
     return [format_key(values) for values in zip(*columns, strict=True)]
 
 
@@ -68,7 +68,7 @@ def _cast_to_text(column: pa.ChunkedArray) -> list[Json]:
 
 
 def _python_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values as Python objects. In a text that isn't UTF-8, invalid bytes are replaced."""
+    """Return the column's values as Python objects. In a text that isn't UTF-8, invalid bytes are replaced."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -99,7 +99,7 @@ def _warn_of_lost_numbers(column: pa.ChunkedArray, name: str) -> None:
 
 
 def _floats(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the floating point numbers among the values and nested in them."""
+    """Yield the arrays of floating point numbers: the array itself, or those nested in it."""
     if pa.types.is_floating(values.type):
         yield values
     elif pa.types.is_struct(values.type):
@@ -114,7 +114,7 @@ def _floats(values: pa.Array) -> Iterator[pa.Array]:
 
 
 def _converter(arrow_type: pa.DataType) -> Converter | None:
-    """Return the function that turns a value of the type into a JSON value; None if it is one already."""
+    """Return the function that turns a value of this type into a JSON value; None if Python's value is JSON already."""
     if pa.types.is_nested(arrow_type):
         return _nested_converter(arrow_type)
     for is_type, converter in CONVERTERS:
@@ -143,7 +143,7 @@ def _null_safe(converter: Converter | None) -> Converter:
 
 
 def _key_text(key: Json) -> str:
-    """Return a map's key as the key of a JSON object."""
+    """Return the text that a map's key becomes in a JSON object."""
     return key if isinstance(key, str) else orjson.dumps(key).decode()
 
 
@@ -161,7 +161,7 @@ def _base64_text(value: bytes) -> str:
 
 
 def _shortest_float(value: float) -> float:
-    """Return a 32-bit number in its shortest form: 0.1, not 0.10000000149011612."""
+    """Return a 32-bit number as the shortest float: 0.1, not 0.10000000149011612."""
     if not math.isfinite(value):
         return value
     packed_value = struct.pack("f", value)

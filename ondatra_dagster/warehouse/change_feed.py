@@ -29,39 +29,41 @@ from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 TYPE_COLUMN, VERSION_COLUMN, PAGE_COLUMN = CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "__ondatra_page"
-PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, which need ten times as much memory
+PAGE_BYTES = 8_000_000  # bytes of Parquet files: some hundred thousand rows, which need ten times as much memory
 CHANGE_TYPES = {change_type.value: change_type for change_type in ChangeType}
 DELETE, INSERT = ChangeType.DELETE.value, ChangeType.INSERT.value
 UPDATE_PREIMAGE, UPDATE_POSTIMAGE = ChangeType.UPDATE_PREIMAGE.value, ChangeType.UPDATE_POSTIMAGE.value
 REMOVING_TYPES = (DELETE, UPDATE_PREIMAGE)
-# deleted rows before inserted ones, an update's preimage before its postimage
+# the order of change types: deleted rows before inserted ones, an update's preimage before its postimage
 TYPE_ORDER = ([DELETE], [UPDATE_PREIMAGE], [UPDATE_POSTIMAGE], [INSERT])
-SENDING_ORDER = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])  # an update's images share a place
+# both images of an update have the same position
+SENDING_ORDER = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])
 
 
 class _PageOrder(NamedTuple):
-    page_columns: list[Column]  # rows that are equal in these are on one page
+    page_columns: list[Column]  # rows that are equal in these columns are on the same page
     sort_columns: list[Column]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFeed:
-    """The change feed of one model's table. Spark starts when a page is read, not before.
+    """The change feed of one model's table. Spark isn't started before a page is read.
 
-    By key, all changes of a key are next to each other, oldest first. Otherwise they are in the order of versions,
-    deletions before insertions. Then each row has only its net change: a row that was added and deleted is left out.
+    If changes are grouped by key, all changes of a key are next to each other, oldest first. Otherwise they are in the
+    order of versions, deletions before insertions. In this second order each row has only its net change: a row that
+    was added and deleted is left out.
     """
 
     warehouse: Warehouse
     table: str
     key_columns: tuple[str, ...]
-    groups_by_key: bool  # else the delivery key is the rowid
+    groups_by_key: bool  # True: the delivery key is the key; False: the rowid
     page_bytes: int = PAGE_BYTES
 
     def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
-        """Yield the versions in (after, upto], split where a column was lost or changed.
+        """Yield a segment for each range of versions in (after, upto] in which no column was lost or changed.
 
-        If `after` is None, yield the table at `upto`.
+        If `after` is None, yield the content of the table at version `upto`.
         """
         if after is None:
             yield FeedSegment(-1, upto, self._snapshot_pages(upto))
@@ -72,7 +74,7 @@ class ChangeFeed:
     def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
         """Yield the rows that became invalid in (after, upto], which are versions of the table of invalid rows.
 
-        If the first of these versions were freed, begin with all rows of the oldest version that can be read.
+        If the first of these versions can't be read any more, begin with all rows of the oldest readable version.
         """
         table = invalid_table_path(self.table)
         state = read_table_state(table)
@@ -100,7 +102,7 @@ class ChangeFeed:
 
     def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
         size = count_changed_bytes(self.table, after=after, upto=upto)
-        if not size:  # only an ALTER, between whose steps the table may lack a key column
+        if not size:  # the versions only have ALTERs, and between the steps of one the table may lack a key column
             return
         with explain_spark_errors(self.table):
             rows = self._read_changes(self.table, after, upto)
@@ -129,7 +131,7 @@ class ChangeFeed:
                 yield FeedPage(layout, _to_changes(page, len(names), key_places, by_key=self.groups_by_key))
 
     def _page_order(self) -> _PageOrder:
-        """Return the order of changes: all changes of a key together, or the order in which they have to be sent."""
+        """Return the order of changes: grouped by key, or as they have to be sent."""
         order_in_key = [F.col(VERSION_COLUMN), _type_position(TYPE_ORDER), F.col(ROWID_COLUMN)]
         if not self.groups_by_key:
             row_order = [F.col(VERSION_COLUMN), _type_position(SENDING_ORDER), F.col(ROWID_COLUMN)]
@@ -138,12 +140,15 @@ class ChangeFeed:
         return _PageOrder(keys, [*keys, *order_in_key])
 
     def _key_positions(self, names: Sequence[str]) -> list[int]:
-        """Return the positions of the key's columns among the payload's."""
+        """Return the positions of the key's columns in `names`, the columns of the payload."""
         casefold_names = [name.casefold() for name in names]
         return [casefold_names.index(name.casefold()) for name in self.key_columns]
 
     def _arrow_pages(self, rows: DataFrame, order: _PageOrder, size: int) -> Iterator[pa.Table]:
-        """Yield the rows in order. toArrow() holds a whole result in memory, so a large one is read in pages."""
+        """Yield the rows in this order.
+
+        A large result is read in pages, because toArrow() holds a whole result in memory.
+        """
         tune_for_size(self.warehouse.session, self.warehouse.settings, size)
         page_count = -(-size // self.page_bytes)
         if page_count <= 1:
@@ -159,21 +164,24 @@ class ChangeFeed:
 
 
 def _read_snapshot(warehouse: Warehouse, table: str, version: int) -> tuple[DataFrame, int]:
-    """Return the table at a version, each row as an insert of that version, and its approximate size in bytes."""
+    """Return the rows of a table at a version, and their approximate size in bytes.
+
+    Each row is returned as an insert of this version.
+    """
     reader = warehouse.session.read.format("delta").option("versionAsOf", find_last_equal_commit(table, version))
     insert = F.lit(ChangeType.INSERT.value)
     rows = reader.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})
-    # the log no longer has the files of removed commits, so the table's size may be the better estimate
+    # the log no longer lists the files of removed commits, so the table's size may be the better estimate
     return rows, max(count_changed_bytes(table, after=-1, upto=version), read_table_size(table) or 0)
 
 
 def _model_columns(rows: DataFrame) -> list[str]:
-    """Return the names of the model's own columns."""
+    """Return the names of the model's own columns among the columns of the rows."""
     return [field.name for field in visible_fields(rows.schema) if field.name not in FEED_COLUMNS]
 
 
 def _net_changes(rows: DataFrame) -> DataFrame:
-    """Return the net change of each row: its state before the first change, and its state after the last."""
+    """Return the net change of each row, made of its state before the first change and its state after the last."""
     row_window = Window.partitionBy(ROWID_COLUMN)
     oldest_first = row_window.orderBy(VERSION_COLUMN, _type_position(TYPE_ORDER))
     newest_first = row_window.orderBy(F.col(VERSION_COLUMN).desc(), _type_position(TYPE_ORDER).desc())
@@ -195,7 +203,7 @@ def _net_changes(rows: DataFrame) -> DataFrame:
 
 
 def _type_position(order: Sequence[Sequence[str]]) -> Column:
-    """Return the position of a change's type in an order in which some types are equal."""
+    """Return the position of a change's type in an order in which several types may have the same position."""
     positions = [F.when(F.col(TYPE_COLUMN).isin(*types), position) for position, types in enumerate(order)]
     return F.coalesce(*positions)
 

@@ -1,6 +1,6 @@
-"""The Delta table of a model: its creation, its changes, and its writes. The kinds decide which rows are written.
+"""The Delta table of a model: how it is created, altered and written. The kinds decide which rows are written.
 
-Every write is one commit, which carries its note.
+Every write is one commit, and the commit carries the note of the write.
 """
 
 import contextlib
@@ -31,24 +31,27 @@ from ondatra_dagster.warehouse.schema_evolution import (
 
 TABLE_PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
-    "delta.columnMapping.mode": "name",  # for names with spaces, and to drop or rename without a rewrite
-    **RETENTION_PROPERTIES,  # only `maintain` frees space
+    # allows names with spaces, and lets columns be dropped or renamed without a rewrite
+    "delta.columnMapping.mode": "name",
+    **RETENTION_PROPERTIES,  # only `ondatra maintain` frees space
 }
 KIND_PROPERTY, KEY_PROPERTY, CLUSTERING_PROPERTY = "ondatra.kind", "ondatra.key", "ondatra.clustered_by"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 MERGE_VIEW = "__ondatra_merged"
-DELETE_FLAG = "__ondatra_goes"  # whether the table's row is to be deleted
+DELETE_FLAG = "__ondatra_goes"  # True: delete the table's row
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
-    """The kind, key, own columns and layout that a table is created with."""
+    """The kind and key, the kind's own columns and the layout with which a table is created."""
 
     kind: str
     key_columns: tuple[str, ...]
-    own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # those of the kind, with their types
-    backfill_values: Mapping[str, str] = dataclasses.field(default_factory=dict)  # their values in rows of another kind
-    partition_column: str | None = None  # one of own_columns
+    # the columns that the kind adds, with their types
+    own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # the values of own_columns in rows that another kind wrote
+    backfill_values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    partition_column: str | None = None  # one of own_columns, if the table is partitioned
     clustering_columns: tuple[str, ...] = ()  # used only when the table is created
 
     @property
@@ -59,12 +62,15 @@ class TableSpec:
         }
 
     def differs_from(self, state: TableState) -> bool:
-        """Return whether a table still has another kind or another key."""
+        """Return whether the table was created with another kind or another key."""
         return any(state.properties.get(name, value) != value for name, value in self.properties.items())
 
 
 class Transaction(NamedTuple):
-    """The sequence and number of a commit's rows. A second commit with the same number does nothing."""
+    """The sequence and number of a commit's rows.
+
+    Delta ignores a second commit with the same sequence and number.
+    """
 
     sequence_id: str
     number: int
@@ -76,16 +82,16 @@ class TargetTable:
 
     session: SparkSession
     path: str
-    rows: DataFrame  # all rows that it has now, with the hidden columns
-    key_columns: tuple[str, ...]  # in the table's spelling
-    own_columns: Mapping[str, str]  # those of the kind
+    rows: DataFrame  # all current rows of the table, with the hidden columns
+    key_columns: tuple[str, ...]  # in the spelling of the table
+    own_columns: Mapping[str, str]  # the columns that the kind adds, with their types
     state: TableState
-    # properties to set after the write
+    # properties of the table that are set after the write
     pending_properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fields(self) -> list[StructField]:
-        """Return the query's columns."""
+        """Return the columns of the query as fields of the table."""
         return [field for field in visible_fields(self.rows.schema) if field.name not in self.own_columns]
 
     @property
@@ -98,26 +104,26 @@ class TargetTable:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing was ever written. A table whose rows were all deleted counts as written."""
+        """Return whether the table was never written. A table whose rows were all deleted counts as written."""
         is_new = self.state.version == 0 and not self.state.metrics.get("numOutputRows")
         return is_new and not (self.state.commit_metadata or int(self.state.metrics.get("sourceNumOfFiles", 0)))
 
     @property
     def next_version(self) -> int:
-        """Return the version of its next commit. For a clone, return the version that its original would have."""
+        """Return the version of the table's next commit. For a clone, return the next version of the original."""
         return self.state.version_offset + self.state.log_version + 1
 
     @property
     def has_valid_hashes(self) -> bool:
-        """Return whether the stored hashes were computed from the current columns."""
+        """Return whether the stored hashes were computed from the table's current columns."""
         return STALE_HASHES not in self.state.properties
 
     def finish_conversion(self, *, is_rewritten: bool = False) -> None:
-        """Set the pending properties after the write. If all rows were rewritten, mark the hashes as valid."""
+        """Set the pending properties after the write. If all rows were rewritten, mark their hashes as valid."""
         table = TableAlterer(self.session, self.path)
         if self.pending_properties:
             table.set_properties(self.pending_properties)
-        if is_rewritten and not self.has_valid_hashes:  # else each run would compute them all again
+        if is_rewritten and not self.has_valid_hashes:  # without this, each run would compute all hashes again
             table.mark_hashes_valid()
 
     def append(self, rows: DataFrame, note: CommitMetadata, *, transaction: Transaction | None = None) -> None:
@@ -133,12 +139,12 @@ class TargetTable:
         self._frame_writer(rows, "overwrite", note).save(self.path)
 
     def overwrite_partitions(self, rows: DataFrame, note: CommitMetadata) -> None:
-        """Replace the partitions that the rows belong to, and no other."""
+        """Replace the partitions that the rows belong to. Other partitions don't change."""
         write = self._frame_writer(rows, "overwrite", note).option("partitionOverwriteMode", "dynamic")
         write.save(self.path)
 
     def _frame_writer(self, rows: DataFrame, mode: str, note: CommitMetadata) -> DataFrameWriter:
-        # a table that once was of kind partition is still partitioned
+        # the table is still partitioned if it was of kind partition before
         missing_columns = [name for name in self.state.partition_columns if name not in rows.columns]
         for name in missing_columns:
             rows = rows.withColumn(name, F.lit(None).cast("string"))
@@ -147,10 +153,10 @@ class TargetTable:
     def merge(
         self, rows: DataFrame, note: CommitMetadata, *, updates: Sequence[str] = (), inserts: bool = True
     ) -> None:
-        """Insert the rows without a rowid. Delete those with the delete flag, and set `updates` in the others.
+        """Insert the rows without a rowid, delete rows with the delete flag, and update the others.
 
-        Without `updates`, all columns are set. If there is nothing to insert, pass `inserts=False`: Delta then sends
-        these rows to the table's rows. Otherwise the table's rows have to move too.
+        An update sets the columns in `updates`, or all columns if there are none. If there is nothing to insert, pass
+        `inserts=False`. Delta can then send the given rows to the table's rows, and doesn't move the table's rows.
         """
         names = [name for name in rows.columns if name not in (ROWID_COLUMN, DELETE_FLAG)]
         values = ", ".join(f"s.{quote_name(name)}" for name in names)
@@ -174,10 +180,10 @@ def open_target(
     before_change: Callable[[], object] = lambda: None,
     converts: bool = False,
 ) -> TargetTable:
-    """Return the table at `path`, created or altered for the query's rows. Raises WarehouseError if it can't be.
+    """Return the table at `path`, created or altered for the query's rows. Raises WarehouseError if that is impossible.
 
-    `before_change` is called before the table is created or altered, and may raise to prevent it. With `converts`,
-    a table of another kind, another key or other types is converted.
+    `before_change` is called before the table is created or altered, and may raise an error to prevent that. With
+    `converts`, a table of another kind, with another key or other types, is converted.
     """
     state = read_table_state(path)
     if state is None:
@@ -187,9 +193,10 @@ def open_target(
     if not converts:
         _check_spec(state, identity)
     table = TableAlterer(session, path)
-    if is_retention_lowered(state):  # by an interrupted VACUUM: the writer has the lock, so none is running
+    # an interrupted VACUUM lowered it; the writer has the lock, so no VACUUM is running
+    if is_retention_lowered(state):
         table.set_properties(RETENTION_PROPERTIES)
-    if table.finish_interrupted_casts():  # left by a killed run
+    if table.finish_interrupted_casts():  # a killed run left them unfinished
         state = _require_state(path)
     table_fields = visible_fields(session.read.format("delta").load(path).schema)
     fields = [field for field in table_fields if field.name not in identity.own_columns]
@@ -206,7 +213,7 @@ def open_target(
 
 
 def align_columns(frame: DataFrame, target: TargetTable) -> DataFrame:
-    """Return the query's rows in the table's columns, order and types."""
+    """Return the query's rows with the columns, order and types of the table."""
     query_fields = {field.name.casefold(): field for field in frame.schema.fields}
     columns = []
     for field in target.fields:
@@ -260,7 +267,7 @@ def _create_table(session: SparkSession, path: str, query: Sequence[StructField]
 
 
 def _check_spec(state: TableState, identity: TableSpec) -> None:
-    """Refuse another kind or key than the table was created with. Raises WarehouseError."""
+    """Raise WarehouseError if the table was created with another kind or another key."""
     for name, expected_value in identity.properties.items():
         stored_value = state.properties.get(name, expected_value)
         if stored_value != expected_value:
@@ -273,7 +280,7 @@ def _check_spec(state: TableState, identity: TableSpec) -> None:
 
 @contextlib.contextmanager
 def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set Spark's settings inside the context, and unset them afterwards."""
+    """Set these settings of Spark inside the context, and unset them at its end."""
     for name, value in conf.items():
         session.conf.set(name, value)
     try:
@@ -284,10 +291,10 @@ def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]
 
 
 def clone_table(session: SparkSession, original: str, state: TableState, path: str) -> None:
-    """Create a table at `path` with the content of `original` in `state`, even if others write to it meanwhile.
+    """Create a table at `path` with the content of `original` in `state`, even if others write to `original` meanwhile.
 
-    The clone has its own log, id and feed. It begins with the note of the original's newest commit that changed
-    rows. Its properties name the original's id and version.
+    The clone has its own log, id and change feed. Its first commit has the note of the original's newest commit that
+    changed rows. Its properties name the id and version of the original.
     """
     note = {USER_METADATA: state.commit_metadata.dump()} if state.commit_metadata else {}
     properties = property_literals({CLONE_ORIGIN_PROPERTY: f"{state.table_id}@{state.log_version}"})

@@ -1,4 +1,4 @@
-"""The table SCHEMA.TABLE__invalid with a model's invalid rows. Its own change feed shows which are new."""
+"""The table SCHEMA.TABLE__invalid with a model's invalid rows. The table's own change feed shows which rows are new."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from ondatra_dagster.warehouse.kinds.write_interface import count_existing_rows
 
 
 def write_invalid_rows(table: TargetTable, rows: DataFrame, counts: Mapping[str, int], note: CommitMetadata) -> None:
-    """Replace the content of the table of invalid rows, in one commit; none if it has just these rows already."""
+    """Replace the content of the table of invalid rows in one commit. Make no commit if the content is the same."""
     path = invalid_table_path(table.path)
     if not counts and read_table_state(path) is None:
         return

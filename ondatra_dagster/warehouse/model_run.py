@@ -1,4 +1,4 @@
-"""The run of one model: its query over pinned inputs, and the write of its result by its kind."""
+"""The run of one model: its query over inputs at fixed versions, and the write of the result by the model's kind."""
 
 import contextlib
 import dataclasses
@@ -47,9 +47,9 @@ MISFIT_REASON = "MISFIT"  # the reason of an invalid event
 def evaluate_query(
     warehouse: Warehouse, model: Model, versions: Mapping[str, str], *, is_full: bool = False
 ) -> DataFrame:
-    """Return the model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
+    """Return the result of the model's query over its inputs at `versions`, which maps Input.name to a version.
 
-    For a full refresh, an incremental query starts from its initial value.
+    Nothing is computed yet. For a full refresh, an incremental query starts from its initial value.
     """
     check_input_files(warehouse.settings, model)
     with explain_model_errors(model, explain_malformed_rows(warehouse, model)):
@@ -62,9 +62,9 @@ def evaluate_query(
 
 
 def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
-    """Write the query's rows to the model's table, in one commit at most. For kind events, append the events.
+    """Write the query's rows to the model's table, in at most one commit. For kind events, append the events.
 
-    Raises WarehouseError, and ChecksFailedError if rows fail the model's checks: then nothing is written.
+    Raises WarehouseError. Raises ChecksFailedError if rows fail the model's checks, and nothing is written then.
     """
     model, run_id = write.model, write.note.run_id
     error_context = explain_model_errors(model, explain_malformed_rows(warehouse, model))
@@ -86,7 +86,7 @@ def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
 
 
 def _reevaluate_query(warehouse: Warehouse, write: ModelWrite) -> ModelWrite:
-    """Return the write with the query evaluated over its inputs' newest versions."""
+    """Return the write with the query evaluated again over the newest versions of its inputs."""
     settings, model = warehouse.settings, write.model
     inputs = read_input_versions(model.inputs, settings, table_state_lookup(settings))
     frame = evaluate_query(warehouse, model, inputs, is_full=write.is_full)
@@ -94,7 +94,7 @@ def _reevaluate_query(warehouse: Warehouse, write: ModelWrite) -> ModelWrite:
 
 
 def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -> ModelWriteResult:
-    """Write the rows by the model's kind, and return the result."""
+    """Write the rows in the way of the model's kind, and return the result."""
     model, note = write.model, write.note
     target = _open_table(warehouse, write)
     invalid_rows_writer = _InvalidRowsWriter(target, note)
@@ -162,18 +162,19 @@ def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTab
 
 @contextlib.contextmanager
 def _removing_new_table_on_failure(path: str) -> Iterator[None]:
-    """Remove a table that this write created, if an audit then refuses the rows: nothing was written."""
+    """Remove a table that this write created, if an audit then refuses its rows and so nothing was written."""
     was_there = read_table_state(path) is not None
     try:
         yield
     except ChecksFailedError:
-        if not was_there and "://" not in path:  # at an address, the empty table stays, and the next run fills it
+        # a new table in remote storage isn't removed: it stays empty, and the next run fills it
+        if not was_there and "://" not in path:
             shutil.rmtree(path)
         raise
 
 
 class _InvalidRowsWriter:
-    """The writer of the rows that a kind can't write. It remembers their counts, and some of the rows."""
+    """The writer of the rows that a kind can't write. It remembers the numbers of these rows, and some of the rows."""
 
     def __init__(self, target: TargetTable, note: CommitMetadata) -> None:
         self._target = target
@@ -209,7 +210,7 @@ def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:
 
 
 def _check_before_change(warehouse: Warehouse, write: ModelWrite) -> None:
-    """Raise if the write would fail because of its rows. No column has changed then, so the table is unchanged."""
+    """Raise an error if the write would fail because of its rows. It is called before any change to the table."""
     write.frame.persist().count()
     model = write.model
     path = warehouse.table_path(model.id)
@@ -220,7 +221,7 @@ def _check_before_change(warehouse: Warehouse, write: ModelWrite) -> None:
 
 
 def _check_key(model: Model, schema: StructType) -> None:
-    """Refuse a key that the query doesn't have, or that can't be compared. Raises WarehouseError."""
+    """Raise WarehouseError for a key that the query doesn't have, or whose values can't be compared."""
     fields_by_name = {field.name.casefold(): field for field in schema.fields}
     for name in model.key_columns:
         if name.casefold() not in fields_by_name:

@@ -1,4 +1,4 @@
-"""The request to write a query's result to a model's table. Spark isn't loaded here; model_run.py writes."""
+"""The request to write a query's result to a model's table. This module doesn't load Spark; model_run.py writes."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ class ModelWrite:
     model: Model
     frame: "DataFrame"  # the query's rows
     note: CommitMetadata
-    is_full: bool = False  # also delete rows that the query no longer gives, if the kind would keep them
-    # the table's version at the plan; when another run has written since, the query is evaluated again
+    is_full: bool = False  # True: also delete rows that the query no longer returns, if the kind would keep them
+    # the table's version at the plan; if another run has written since then, the query is evaluated again
     planned_version: str | None = None
-    events: EventBatchSource | None = None  # for kind events: the events to append
+    events: EventBatchSource | None = None  # only for kind events: the events to append

@@ -1,7 +1,7 @@
-"""The maintenance of one table by OPTIMIZE and VACUUM. The package operations decides when, and how far.
+"""The maintenance of one table by OPTIMIZE and VACUUM. The package operations decides when it runs, and how far.
 
-VACUUM follows the table's own retention, which normally keeps everything. It is lowered for one VACUUM and then
-restored. If the process ends in between, the next reader of old versions or the next writer restores it.
+VACUUM follows the table's own retention, which normally keeps everything. The retention is lowered for one VACUUM and
+then restored. If the process ends in between, the next reader of old versions or the next writer restores it.
 """
 
 import contextlib
@@ -26,15 +26,16 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
 
 MAINTENANCE_RUN = "that maintains tables"
-MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # otherwise files that are large enough are rewritten too
+# without this setting, files that are large enough are rewritten too
+MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"
 MAX_FILE_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 TARGET_BYTES = 128_000_000
 MARGIN_SECONDS = 3600  # the time that may pass between our reading of the clock and Delta's
-MAX_VACUUM_DELAY_SECONDS = 600  # after this part of the margin, VACUUM isn't started any more
+MAX_VACUUM_DELAY_SECONDS = 600  # VACUUM isn't started if more of the margin than this has passed
 
 
 class SparkTableMaintenance:
-    """The maintenance statements for one table. The caller holds its lock."""
+    """The maintenance statements for one table. The caller holds the table's lock."""
 
     def __init__(self, warehouse: Warehouse, path: str, *, lock: str) -> None:
         self._warehouse = warehouse
@@ -42,16 +43,19 @@ class SparkTableMaintenance:
         self._lock_name = lock
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Lock the table against other writers. Raises BusyError at once, which names the holder."""
+        """Lock the table against other writers.
+
+        Raises BusyError at once if another process holds the lock, and names it.
+        """
         return lock_table(self._warehouse.locks_folder, self._lock_name, run_id=MAINTENANCE_RUN, wait_seconds=0)
 
     def restore_retention(self) -> None:
-        """Restore the retention that a VACUUM lowers."""
+        """Restore the retention that a VACUUM has lowered."""
         with explain_spark_errors(self._path):
             self._set_properties(RETENTION_PROPERTIES)
 
     def optimize(self, *, small_bytes: int) -> None:
-        """Compact the files that are smaller than that, in a commit that changes no rows."""
+        """Compact the files that are smaller than `small_bytes`, in a commit that changes no rows."""
         session = self._warehouse.session
         tune_for_size(session, self._warehouse.settings, read_table_size(self._path) or 0)
         with (
@@ -61,17 +65,20 @@ class SparkTableMaintenance:
             session.sql(f"optimize {table_by_path(self._path)}").collect()
 
     def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
-        """Delete the files that commits up to `upto` removed before `since`. Return whether that was done.
+        """Delete the files that commits up to version `upto` removed before the time `since`.
 
-        VACUUM counts back from its own start. If that is too late, for example because the machine was suspended,
-        it would also delete files that were removed later, so it isn't started.
+        Return whether VACUUM ran.
+
+        VACUUM counts back from its own start. If it started too late, for example because the machine was suspended, it
+        would also delete files that were removed after `since`. In this case it isn't started.
         """
         started_at = clock()
         keep_seconds = math.ceil(started_at - since) + MARGIN_SECONDS
         with explain_spark_errors(self._path):
             state = read_table_state(self._path)
             freed_upto = state.properties.get(FREED_UPTO_PROPERTY, str(NO_VERSION)) if state else str(NO_VERSION)
-            properties_after = {FREED_UPTO_PROPERTY: freed_upto}  # until VACUUM starts, no more files are deleted
+            # if VACUUM isn't started, the table keeps the version up to which files are deleted
+            properties_after = {FREED_UPTO_PROPERTY: freed_upto}
             self._set_properties(
                 {
                     **RETENTION_PROPERTIES,
@@ -95,7 +102,7 @@ class SparkTableMaintenance:
 def finish_interrupted_vacuum(warehouse: Warehouse, model_id: str) -> None:
     """Restore the retention that a killed VACUUM of a model's tables lowered, so that old versions can be read.
 
-    If another process holds the table, that process has to do it. A dry run changes nothing.
+    If another process holds the table's lock, that process has to restore it. A dry run changes nothing.
     """
     table = warehouse.table_path(model_id)
     for path in (table, invalid_table_path(table)):

@@ -1,4 +1,4 @@
-"""The rows of any table that a user can name, read from its files if that is safe, otherwise by Spark."""
+"""The rows of any table that a user can name, read from its files if that is safe, otherwise with Spark."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from ondatra_dagster.warehouse.arrow_to_json import json_columns, object_texts
 class TableRows(NamedTuple):
     columns: list[str]
     pages: Iterator[pa.Table]
-    row_count: int | None  # the number of rows in the table; None: unknown
+    row_count: int | None  # the number of rows in the table; None if it is unknown
 
     def json_rows(self) -> Iterator[tuple[Json, ...]]:
         """Yield each row as JSON values."""
@@ -36,7 +36,7 @@ class TableRows(NamedTuple):
 
 
 def read_table_rows(settings: Settings, table: NamedTable, *, limit: int | None = None) -> TableRows:
-    """Return the table's rows without the hidden columns, `limit` at most. Raises WarehouseError."""
+    """Return at most `limit` rows of the table, without the hidden columns. Raises WarehouseError."""
     try:
         return _read_from_files(table, limit)
     except UnsupportedTableError:
@@ -55,7 +55,8 @@ def _read_from_files(table: NamedTable, limit: int | None) -> TableRows:
         raise WarehouseError(f"{table.name}: {table.remedy}")
     pages = read_row_pages(snapshot, table.address, limit=limit)
     try:
-        first_page = next(pages)  # unsupported content mostly shows here, where Spark can still be used
+        # most unsupported content is found in the first page, and Spark can still be used then
+        first_page = next(pages)
     except FileNotFoundError as error:
         raise _changed_table_error(table, error) from error
     return TableRows(first_page.column_names, _chain_pages(first_page, pages, table), snapshot.rows)
@@ -76,8 +77,8 @@ def _changed_table_error(table: NamedTable, error: FileNotFoundError) -> Warehou
 
 
 def _read_from_spark(settings: Settings, table: NamedTable, limit: int | None) -> pa.Table:
-    """Return the rows without the hidden columns. Start and end a Spark session for them."""
-    # imported here: pyspark takes a second to load
+    """Return the rows without the hidden columns. A Spark session is started and ended for this."""
+    # imported only here, because pyspark takes a second to load
     from ondatra_dagster.warehouse.query_inputs.pinned_views import drop_hidden_columns, read_source
     from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
     from ondatra_dagster.warehouse.spark.session import Warehouse
@@ -106,14 +107,15 @@ PLAIN_TYPES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-PARTITION_TYPES = ("string", "long", "integer", "short", "byte", "boolean", "date")  # their texts are unambiguous
+# in these types, each partition value has only one text
+PARTITION_TYPES = ("string", "long", "integer", "short", "byte", "boolean", "date")
 DECIMAL_PATTERN = re.compile(r"decimal\((\d+), *(-?\d+)\)")
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 LEGACY_CALENDAR_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = None) -> Iterator[pa.Table]:
-    """Yield the table's rows in pages, without the hidden columns: at least one page, which may be empty."""
+    """Yield the table's rows in pages, without the hidden columns. There is at least one page, which may be empty."""
     is_model_table = any(field["name"] == ROWID_COLUMN for field in table.fields)
     fields = [field for field in table.fields if not (is_model_table and is_hidden_column(field["name"]))]
     schema = pa.schema([pa.field(field["name"], arrow_type(field["type"])) for field in fields])
@@ -167,7 +169,10 @@ def _open_parquet(file: ActiveFile, address: str) -> pq.ParquetFile:
 
 
 def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, field: Mapping[str, Any]) -> pa.Array:
-    """Return one of the table's columns for this batch: from the batch, from the file's partition, or null."""
+    """Return a column of the table for a batch of a file's rows.
+
+    It comes from the batch or from the file's partition; otherwise all its values are null.
+    """
     column_type = arrow_type(field["type"])
     physical_name = _physical_name(field, is_mapped=table.is_mapped)
     if field["name"] in table.partition_columns:
@@ -184,7 +189,7 @@ def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, 
 def _partition_value(text: str | None, table_type: Any, times: int) -> pa.Array:
     if table_type not in PARTITION_TYPES:
         raise UnsupportedTableError(f"partitions by {table_type}")
-    value = pa.scalar(text or None, pa.string())  # Delta has no empty text in a partition: it means null
+    value = pa.scalar(text or None, pa.string())  # an empty text in a Delta partition means null
     return pa.repeat(value.cast(PLAIN_TYPES[table_type]), times)
 
 
@@ -194,7 +199,7 @@ def _physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
 
 
 def _rename_fields(file_type: pa.DataType, table_type: Any) -> pa.DataType:
-    """Return a file's own type with the field names that the table has."""
+    """Return the type of a file's column, with the field names of the table's column."""
     if isinstance(table_type, str):
         return file_type
     if table_type["type"] == "array":

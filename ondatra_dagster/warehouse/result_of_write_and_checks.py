@@ -1,6 +1,6 @@
-"""The results of a model's write and of its row checks, as counts and samples. Spark isn't loaded here.
+"""The results of a model's write and of its row checks, as counts and samples. This module doesn't load Spark.
 
-model_run.py writes, and row_checks.py checks.
+model_run.py writes the rows, and row_checks.py checks them.
 """
 
 import dataclasses
@@ -11,23 +11,23 @@ from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.project.model import CheckType, Model, RowCheck
 from ondatra_dagster.row_changes import Column
 
-MAX_SAMPLES = 20  # failing rows that are kept
-MAX_SHOWN_SAMPLES = 3  # failing rows that a message shows
-SampleRow = Mapping[str, str | None]  # its key, and the columns that the condition names
+MAX_SAMPLES = 20  # the maximum number of failed rows that are kept
+MAX_SHOWN_SAMPLES = 3  # the maximum number of failed rows that a message shows
+SampleRow = Mapping[str, str | None]  # the row's key, and the columns that the condition names
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowCheckResult:
-    """The number of rows that fail a check, and some of them."""
+    """The number of rows that fail a check, and samples of these rows."""
 
     check: RowCheck
     failed_rows: int
-    rows: int | None = None  # rows that were checked; None if the check didn't run now
+    rows: int | None = None  # rows that were checked; None if the check didn't run this time
     samples: Sequence[SampleRow] = ()
 
     @property
     def blocks_write(self) -> bool:
-        """Return whether this result prevents the write."""
+        """Return whether these failed rows prevent the write."""
         return bool(self.failed_rows) and self.check.check_type is not CheckType.WARNING
 
     def __str__(self) -> str:
@@ -40,12 +40,12 @@ class RowCheckResult:
 
 
 def count_warnings(findings: Iterable[RowCheckResult]) -> dict[str, int]:
-    """Return the warnings to remember: check → the number of rows that fail it."""
+    """Return the warnings to remember: the name of each failed check → the number of its failed rows."""
     return {finding.check.name: finding.failed_rows for finding in findings if finding.failed_rows}
 
 
 def checks_failed_error(model: Model, findings: Iterable[RowCheckResult]) -> ChecksFailedError | None:
-    """Return the error that prevents the write; None if no check prevents it."""
+    """Return the error that prevents the write; None if no failed check prevents it."""
     findings = tuple(findings)
     messages = [_format_failure(model, finding) for finding in findings if finding.blocks_write]
     return ChecksFailedError("\n".join(messages), findings) if messages else None
@@ -77,13 +77,15 @@ class ModelWriteResult:
 
     has_changes: bool  # False: no row of the table changed
     table_id: str
-    version: int  # the last commit that changed rows
-    rows: int  # in the table now
-    inputs: Mapping[str, str]  # the versions that were read; newer than planned if another run wrote first
+    version: int  # the version of the last commit that changed rows
+    rows: int  # rows in the table after the write
+    # the versions of the inputs that were read; newer than planned if another run wrote first
+    inputs: Mapping[str, str]
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-    invalid_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # reason → rows kept out by this write
+    # reason → number of rows that this write kept out
+    invalid_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     invalid_samples: Sequence[InvalidRowSample] = ()
     columns: tuple[Column, ...] = ()
-    findings: tuple[RowCheckResult, ...] = ()  # one for each of the model's checks
+    findings: tuple[RowCheckResult, ...] = ()  # one result for each of the model's checks

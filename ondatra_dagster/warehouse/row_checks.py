@@ -1,6 +1,6 @@
-"""The evaluation of a model's row checks before a write: one pass for all, and samples of the rows that fail.
+"""The evaluation of a model's row checks before a write: one pass for all checks, and samples of the failed rows.
 
-project/sql/check_conditions.py parses the conditions; model_run reports the findings.
+project/sql/check_conditions.py parses the conditions. model_run reports the findings.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import spark_error_message
 
 QUERY_CHECKS = (CheckType.CONSTRAINT, CheckType.WARNING)
-MAX_VALUE_LENGTH = 200  # characters of a value in a sample
+MAX_VALUE_LENGTH = 200  # the maximum number of characters of a value in a sample
 
 
 class RowChecks:
@@ -31,20 +31,23 @@ class RowChecks:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._finding_by_check: dict[str, RowCheckResult] = {}  # by the check's name
+        self._finding_by_check: dict[str, RowCheckResult] = {}  # the result by the name of its check
 
     @property
     def findings(self) -> tuple[RowCheckResult, ...]:
         return tuple(self._finding_by_check.values())
 
     def check_query(self, rows: DataFrame) -> None:
-        """Check the query's rows. Raises ChecksFailedError if nothing may be written."""
+        """Check the query's rows. Raises ChecksFailedError if a failed check prevents the write."""
         if checks := self._select_checks(QUERY_CHECKS):
-            rows.persist()  # the rows that are checked are written; the caller unpersists them
+            rows.persist()  # the checked rows are also written; the caller unpersists them
             self._evaluate(rows, checks)
 
     def check_table(self, rows: Callable[[], DataFrame]) -> None:
-        """Check the table's rows as they will be. Raises ChecksFailedError if nothing may be written."""
+        """Check the table's rows as they will be after the write.
+
+        Raises ChecksFailedError if a failed check prevents it.
+        """
         if checks := self._select_checks((CheckType.AUDIT,)):
             self._evaluate(rows(), checks)
 
@@ -61,7 +64,10 @@ class RowChecks:
 
 
 def _combine_findings(earlier_result: RowCheckResult | None, result: RowCheckResult) -> RowCheckResult:
-    """Return a check's result for all batches of rows so far. An audit checks all rows of the table each time."""
+    """Return a check's result for all batches of rows so far.
+
+    For an audit this is the newest result, because an audit checks all rows of the table each time.
+    """
     if earlier_result is None or result.check.check_type is CheckType.AUDIT:
         return result
     return dataclasses.replace(
@@ -73,7 +79,7 @@ def _combine_findings(earlier_result: RowCheckResult | None, result: RowCheckRes
 
 
 def evaluate_checks(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> tuple[RowCheckResult, ...]:
-    """Return the result of each check for the rows. Raises ProjectError for a condition that Spark can't evaluate."""
+    """Return the result of each check for these rows. Raises ProjectError for a condition that Spark can't evaluate."""
     problems = list(_condition_problems(rows, checks, model))
     if problems:
         raise ProjectError(problems)
@@ -95,12 +101,15 @@ def evaluate_checks(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -
 
 
 def _is_failing(check: RowCheck) -> Column:
-    """Return whether a row fails: the condition is neither true nor null."""
+    """Return whether a row fails the check: its condition is false. A null condition passes."""
     return ~F.coalesce(F.expr(check.sql), F.lit(True))
 
 
 def _condition_problems(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> Iterator[Problem]:
-    """Yield the conditions that Spark can't analyze for these rows, or that aren't boolean; nothing is computed."""
+    """Yield a problem for each condition that Spark can't analyze for these rows, or that isn't boolean.
+
+    Nothing is computed.
+    """
     for check in checks:
         try:
             (field,) = rows.select(F.expr(check.sql)).schema.fields
@@ -113,7 +122,10 @@ def _condition_problems(rows: DataFrame, checks: Sequence[RowCheck], model: Mode
 
 
 def _raise_for_condition(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> None:
-    """Raise ProjectError for the check that can't be computed. If the rows themselves can't, raise Spark's error."""
+    """Raise ProjectError for the check that Spark can't compute.
+
+    If Spark can't compute the rows, raise Spark's error.
+    """
     rows.write.format("noop").mode("overwrite").save()
     for check in checks:
         try:
@@ -127,7 +139,7 @@ def _condition_problem(model: Model, check: RowCheck, description: str) -> Probl
 
 
 def _sample_failing_rows(rows: DataFrame, check: RowCheck, model: Model) -> tuple[SampleRow, ...]:
-    """Return some of the rows that fail, with their key and the columns that the condition names."""
+    """Return some of the rows that fail the check, with their key and the columns that the condition names."""
     names_by_casefold = {name.casefold(): name for name in rows.columns}
     shown_names = dict.fromkeys(name.casefold() for name in (*model.key_columns, *check.columns))
     names = [names_by_casefold[name] for name in shown_names if name in names_by_casefold]

@@ -1,8 +1,8 @@
 """The comparison of two rows, for every type that a table can have.
 
-Spark's own `<=>` and hashes can't read maps, skip nulls inside arrays and structs, and treat 1 like true. So a
-nested value is compared by a canonical form, in which each part says whether it is null. A hash also includes
-the column of each value. NaN equals NaN and -0.0 equals 0.0, as in Spark.
+Spark's own `<=>` can't compare maps. Spark's hashes can't read maps, skip nulls inside arrays and structs, and treat 1
+like true. So a nested value is compared by a canonical form, in which each part says whether it is null. A hash also
+includes the column of each value. NaN equals NaN and -0.0 equals 0.0, as in Spark.
 """
 
 import zlib
@@ -17,19 +17,20 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from ondatra_dagster.project.sql.input_references import quote_name
 
 ROW_COUNT = "__ondatra_rows"
-SALTS = (0, 1)  # two hashes of 64 bits each: one alone would collide among billions of rows
+# two hashes of 64 bits each, because with only one, rows of large tables would have equal hashes by chance
+SALTS = (0, 1)
 HASH_COLUMNS = ("__ondatra_hash_0", "__ondatra_hash_1")
-PART_BITS = 22  # hashes are summed in parts, whose sums fit into 64 bits for trillions of rows
+PART_BITS = 22  # hashes are summed in parts of so many bits: the sums fit into 64 bits for trillions of rows
 PARTS = 3
 
 
 def column_of(name: str, table: str | None = None) -> Column:
-    """Return a column by its name, which may have any characters."""
+    """Return the column with this name, which may contain any characters."""
     return F.col(f"{table}.{quote_name(name)}" if table else quote_name(name))
 
 
 def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
-    """Return whether the rows of two aliases are equal in all fields; a null equals a null."""
+    """Return whether the rows of two aliases are equal in all fields. A null equals a null."""
     is_same = F.lit(True)
     for field in fields:
         left_value, right_value = (
@@ -40,12 +41,12 @@ def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
 
 
 def same_keys(names: Sequence[str], left: str, right: str) -> Column:
-    """Return whether two aliases have the same key; a null equals a null."""
+    """Return whether the rows of two aliases have the same key. A null equals a null."""
     return reduce(Column.__and__, [column_of(name, left).eqNullSafe(column_of(name, right)) for name in names])
 
 
 def canonical_value(value: Column, data_type: DataType) -> Column:
-    """Return the value in a form that Spark compares and hashes correctly; plain types are unchanged."""
+    """Return the value in a form that Spark compares and hashes correctly. A value of a plain type isn't changed."""
     if isinstance(data_type, StructType):
         member_values = [
             member_value
@@ -69,9 +70,9 @@ def canonical_value(value: Column, data_type: DataType) -> Column:
 
 
 def row_hashes(fields: Sequence[StructField]) -> list[Column]:
-    """Return two hashes of a row. A null doesn't change them, so adding a column of nulls changes no hash.
+    """Return two hashes of a row. A null doesn't change them, so a new column of nulls doesn't change any hash.
 
-    A number identifies the column of each value: to hash the column's name for every row takes longer.
+    The hashes identify the column of each value by a number, because hashing the column's name for every row is slower.
     """
     hashed_values: list[Column] = []
     for field in fields:
@@ -82,7 +83,7 @@ def row_hashes(fields: Sequence[StructField]) -> list[Column]:
 
 
 def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataFrame, list[Column]]:
-    """Return the frame with two hashes per row, and the aggregates that sum them up in any order."""
+    """Return the frame with two hashes per row, and aggregates that sum up the hashes in any order."""
     sums = [
         F.sum(number).alias(f"{name}_{index}") for name in HASH_COLUMNS for index, number in enumerate(_sum_parts(name))
     ]
@@ -90,13 +91,13 @@ def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataF
 
 
 def _sum_parts(name: str) -> list[Column]:
-    """Return a 64-bit number in parts. It could be summed whole as a decimal, but that takes five times as long."""
+    """Return a 64-bit number in parts, to be summed separately. The sum as one decimal takes five times as long."""
     numbers = [F.shiftright(name, index * PART_BITS) for index in range(PARTS)]
     return [number.bitwiseAND((1 << PART_BITS) - 1) for number in numbers[:-1]] + numbers[-1:]
 
 
 def content_hash() -> Column:
-    """Return the content of a group as one short text, from the aggregates of content_sums."""
+    """Return the digest of a group's content as one short text, from the aggregates of content_sums."""
     sums = [F.col(f"{name}_{index}") for name in HASH_COLUMNS for index in range(PARTS)]
     return F.md5(F.concat_ws(":", *(total.cast("string") for total in (F.col(ROW_COUNT), *sums))))
 
@@ -114,7 +115,10 @@ def _canonical_array(value: Column, element: DataType) -> Column:
 
 
 def _with_presence(value: Column, data_type: DataType) -> tuple[Column, Column]:
-    """Return whether a part of a nested value is null, and its value. Hashes skip nulls."""
+    """Return whether a part of a nested value is null, and the part itself.
+
+    Both are needed because hashes skip nulls.
+    """
     return value.isNull(), canonical_value(value, data_type)
 
 
@@ -127,14 +131,17 @@ SURPLUS_COLUMN, PLACE_COLUMN = "__ondatra_surplus", "__ondatra_place"
 
 
 class RowDifference(NamedTuple):
-    """The rows that only one side has. A row that one side has twice and the other once is there once."""
+    """The rows that only one side has.
 
-    only_left: DataFrame  # with the columns of that side
+    If one side has a row twice and the other has it once, the difference has it once.
+    """
+
+    only_left: DataFrame  # the rows that only the left side has, with the left side's columns
     only_right: DataFrame
 
 
 def row_difference(left_rows: DataFrame, right_rows: DataFrame, fields: Sequence[StructField]) -> RowDifference:
-    """Return the rows that each side has too many, compared by `fields`. Both sides are read twice."""
+    """Return the rows that each side has in addition to the other, compared by `fields`. Both sides are read twice."""
     left, right = _with_hashes(left_rows, fields), _with_hashes(right_rows, fields)
     signed_rows = left.select(*HASH_COLUMNS, F.lit(1).alias(SURPLUS_COLUMN)).unionAll(
         right.select(*HASH_COLUMNS, F.lit(-1).alias(SURPLUS_COLUMN))
@@ -151,7 +158,7 @@ def _with_hashes(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
 
 
 def _surplus_rows(rows: DataFrame, surplus: DataFrame) -> DataFrame:
-    """Return as many of the equal rows as are too many."""
+    """Return the surplus rows: if one side has n more equal rows than the other, return n of them."""
     hash_window = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
     candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(hash_window))
     return candidates.where(F.col(PLACE_COLUMN) <= F.abs(SURPLUS_COLUMN)).drop(

@@ -1,6 +1,6 @@
-"""The differences between a query's columns and its table's: which are allowed, and the ALTERs that they need.
+"""The differences between a query's columns and its table's: which are allowed, and which ALTERs they need.
 
-A table keeps its rows, rowids and feed. create_and_write_target_table.py decides when it is altered.
+A table keeps its rows, rowids and change feed. create_and_write_target_table.py decides when a table is altered.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.sql.input_references import quote_name
 from ondatra_dagster.project.sql.output_and_system_columns import is_hidden_column, is_reserved_name
 
-UNSUPPORTED_TYPES = {  # by the first word of the type's name
+UNSUPPORTED_TYPES = {  # by the first word of the type's name, with the remedy
     "void": "give it a type: CAST(NULL AS STRING)",
     "interval": "CAST it to STRING",
     "variant": "turn it into text with to_json(…), or into columns",
@@ -54,24 +54,24 @@ class ColumnChanges:
     added_columns: tuple[StructField, ...] = ()
     dropped_columns: tuple[str, ...] = ()
     widened_columns: tuple[StructField, ...] = ()
-    retyped_columns: tuple[StructField, ...] = ()  # whose values have to be cast
+    retyped_columns: tuple[StructField, ...] = ()  # columns whose values have to be cast
 
     def __bool__(self) -> bool:
         return bool(self.added_columns or self.dropped_columns or self.widened_columns or self.retyped_columns)
 
     @property
     def changes_hashes(self) -> bool:
-        """Return whether an unchanged row has another hash afterwards."""
+        """Return whether the hash of an unchanged row differs after these changes."""
         return bool(self.dropped_columns or self.widened_columns or self.retyped_columns)
 
 
 def visible_fields(schema: StructType) -> list[StructField]:
-    """Return the model's own columns."""
+    """Return the model's own columns in the schema, without the hidden ones."""
     return [field for field in schema.fields if not is_hidden_column(field.name)]
 
 
 def check_columns(schema: StructType, *, own: Collection[str] = ()) -> None:
-    """Raise WarehouseError with every column that a table can't have; `own` are the columns of its kind."""
+    """Raise WarehouseError with every column that a table can't have. `own` are the columns that the kind adds."""
     problems = [problem for field in schema.fields for problem in _column_problems(field)]
     problems += [
         f"column {field.name!r} is the kind's own: rename it with AS"
@@ -126,12 +126,12 @@ def _type_change_message(old: StructField, new: StructField) -> str:
 
 
 def is_assignable(new: DataType, *, target: DataType) -> bool:
-    """Return whether every value of type `new` fits `target` without a change."""
+    """Return whether every value of type `new` fits into type `target` without a change."""
     return ddl_type(new) == ddl_type(target) or _may_widen(new, target)
 
 
 def ddl_type(data_type: DataType) -> str:
-    """Return the type in SQL, with quoted field names and never shortened."""
+    """Return the type in SQL, with quoted field names. The text is never shortened."""
     if isinstance(data_type, StructType):
         fields = (f"{quote_name(field.name)}: {ddl_type(field.dataType)}" for field in data_type.fields)
         return f"struct<{', '.join(fields)}>"
@@ -145,7 +145,7 @@ def ddl_type(data_type: DataType) -> str:
 
 
 def _may_widen(old: DataType, new: DataType) -> bool:
-    """Return whether the wider type holds all values of the narrower, by the rules of Delta's type widening."""
+    """Return whether type `new` holds all values of type `old`, by the rules of Delta's type widening."""
     if isinstance(old, INTEGERS):
         if isinstance(new, INTEGERS):
             return INTEGERS.index(type(old)) < INTEGERS.index(type(new))
@@ -162,7 +162,7 @@ def _may_widen(old: DataType, new: DataType) -> bool:
 def _column_problems(field: StructField) -> Iterator[str]:
     if is_reserved_name(field.name):
         yield f"column {field.name!r} can't be a model's: rename it with AS"
-    if "`" in field.name:  # Delta's MERGE splits the name there
+    if "`" in field.name:  # Delta's MERGE splits the name at a backtick
         yield f"column {field.name!r} has a backtick in its name, which a table can't have: rename it with AS"
     for plain_type in _plain_types(field.dataType):
         type_name = plain_type.simpleString()
@@ -172,7 +172,7 @@ def _column_problems(field: StructField) -> Iterator[str]:
 
 
 def _plain_types(data_type: DataType) -> Iterator[DataType]:
-    """Yield the plain types in a type."""
+    """Yield the plain types that a type contains, at any depth."""
     if isinstance(data_type, ArrayType):
         yield from _plain_types(data_type.elementType)
     elif isinstance(data_type, MapType):
@@ -185,12 +185,16 @@ def _plain_types(data_type: DataType) -> Iterator[DataType]:
         yield data_type
 
 
-STALE_HASHES = "ondatra.stale_hashes"  # a property: the rows' stored hashes were computed from other columns
-CAST_PREFIX = "__ondatra_cast_"  # the prefix of an unfinished column with the cast values of the old one
+# a property of the table: its rows' stored hashes were computed from other columns
+STALE_HASHES = "ondatra.stale_hashes"
+CAST_PREFIX = "__ondatra_cast_"  # the prefix of a temporary column with the cast values of the old column
 
 
 class TableAlterer:
-    """The ALTER statements of a table. Each is one commit; finish_interrupted_casts() completes a killed run's."""
+    """The ALTER statements of a table. Each is one commit.
+
+    finish_interrupted_casts() completes those of a killed run.
+    """
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self._session = session
@@ -198,21 +202,23 @@ class TableAlterer:
         self._table = f"delta.{quote_name(path)}"
 
     def finish_interrupted_casts(self) -> bool:
-        """Finish or undo the casts that a killed run has begun. Return whether there were any."""
+        """Finish or undo the casts that a killed run has begun. Return whether there were such casts."""
         names = {name.casefold(): name for name in self._column_names()}
         cast_columns = [name for name in names.values() if name.startswith(CAST_PREFIX)]
         for name in cast_columns:
             final_name = name.removeprefix(CAST_PREFIX)
-            if final_name.casefold() in names:  # the old column is still there, and all of its values
+            if final_name.casefold() in names:  # the old column still exists, with all its values
                 self._run_alter(f"drop columns ({quote_name(name)})")
             else:
                 self._run_alter(f"rename column {quote_name(name)} to {quote_name(final_name)}")
         return bool(cast_columns)
 
     def prepare_conversion(self, own_columns: Mapping[str, str], first_values: Mapping[str, str]) -> None:
-        """Prepare the table for another kind or key. If the run is killed here, its kind and key are unchanged.
+        """Prepare the table for another kind or key.
 
-        The hashes that its rows hold for the old kind are marked as stale: the new kind can't use them.
+        If the run is killed here, the table's kind and key haven't changed.
+
+        The hashes that the rows store for the old kind are marked as stale, because the new kind can't use them.
         """
         self.set_properties({STALE_HASHES: "true"})
         existing_names = {name.casefold() for name in self._column_names()}
@@ -228,15 +234,15 @@ class TableAlterer:
             self._session.sql(f"update {self._table} set {values} where {is_unset}").collect()
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set the table's properties; its other properties stay."""
+        """Set these properties of the table. Its other properties don't change."""
         self._run_alter(f"set tblproperties ({property_literals(properties)})")
 
     def mark_hashes_valid(self) -> None:
-        """Mark the rows' hashes as valid again, now that all of them are computed from the table's columns."""
+        """Mark the rows' hashes as valid, now that all of them were computed from the table's current columns."""
         self._run_alter(f"unset tblproperties if exists ({text_literal(STALE_HASHES)})")
 
     def alter_columns(self, change: ColumnChanges) -> None:
-        """Apply the changes to the columns. The table keeps its rows."""
+        """Apply the changes to the table's columns. The table keeps its rows."""
         if change.changes_hashes:
             self.set_properties({STALE_HASHES: "true", "delta.enableTypeWidening": "true"})
         if change.added_columns:
@@ -252,7 +258,7 @@ class TableAlterer:
             self._cast_column(field)
 
     def _cast_column(self, field: StructField) -> None:
-        """Give a column another type. Values that can't be cast become null."""
+        """Change a column's type. Values that can't be cast become null."""
         old_name, new_name, type_ = (
             quote_name(field.name),
             quote_name(CAST_PREFIX + field.name),
@@ -278,7 +284,7 @@ class TableAlterer:
 
 
 def property_literals(properties: Mapping[str, str]) -> str:
-    """Return properties in SQL."""
+    """Return the properties as they are written in SQL: 'name' = 'value', 'name' = 'value'."""
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 

@@ -1,1 +1,1 @@
-"""The commands of `ondatra`, one module each. Two related commands share a module."""
+"""The commands of `ondatra`, with one module for each. Two pairs of related commands share a module."""

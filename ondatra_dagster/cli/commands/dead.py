@@ -22,8 +22,10 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.dead_letter_listing import describe_refusal, format_unit_name, list_dead_letters
 from ondatra_dagster.sync.sync_definition import Sync
 
-MAX_ROWS_SHOWN = 10  # rows of a dead letter that are printed: one may hold a whole table
-MAX_DEAD_LETTERS_SHOWN = 50  # dead letters that are printed: after one bad day there may be a million
+# the maximum number of a dead letter's rows that are printed: one dead letter may hold a whole table
+MAX_ROWS_SHOWN = 10
+# the maximum number of dead letters that are printed: after a bad day there may be a million
+MAX_DEAD_LETTERS_SHOWN = 50
 
 
 @click.command("dead")
@@ -43,11 +45,11 @@ def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001
 
 
 def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, since: datetime | None = None) -> bool:
-    """Print the dead letters of a sync, as text only the oldest; return whether there are any."""
+    """Print the dead letters of a sync; return whether there are any. As text, only the oldest ones are printed."""
     if as_json:
         return _print_objects(list_dead_letters(sync, limit=limit, since=since))
     max_letters = limit or MAX_DEAD_LETTERS_SHOWN
-    # one more, to know whether there are more
+    # read one more than is printed, to know whether there are more
     dead_letters = list(list_dead_letters(sync, limit=max_letters + 1, since=since, most_rows=MAX_ROWS_SHOWN))
     _print_texts(dead_letters[:max_letters], sync)
     if limit is None and len(dead_letters) > max_letters:
@@ -56,13 +58,13 @@ def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, si
 
 
 def report_no_dead_letters(read_result: QueueReadResult, *, message: str = "there are no dead letters") -> int:
-    """Print that there are no dead letters, or why that is unknown; return the exit code."""
+    """Print that there are no dead letters, or why this is unknown. Return the exit code."""
     print_message(f"the dead letters are unknown: {read_result.loss_message}" if read_result.loss_message else message)
     return 1 if read_result.loss_message else 0
 
 
 def _print_objects(letters: Iterable[DeadLetter]) -> bool:
-    """Print each dead letter when it is read, as there may be a million. Return whether there are any."""
+    """Print each dead letter right after reading it, because there may be a million. Return whether there are any."""
     has_letters = False
     for dead_letter in letters:
         has_letters = True
@@ -71,7 +73,10 @@ def _print_objects(letters: Iterable[DeadLetter]) -> bool:
 
 
 def _print_texts(letters: Sequence[DeadLetter], sync: Sync) -> None:
-    """Print each dead letter with its key, error, attempts and rows to send, cut to the terminal's width."""
+    """Print each dead letter with its key, error, attempts and rows to send.
+
+    The rows are cut to the terminal's width.
+    """
     width = terminal_width()
     cut_count = sum(_print_text(dead_letter, sync, width) for dead_letter in letters)
     if cut_count:
@@ -92,7 +97,7 @@ def _dead_letter_object(letter: DeadLetter) -> dict[str, Json]:
 
 
 def _print_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
-    """Print a dead letter; return whether its rows were cut off."""
+    """Print a dead letter. Return whether its rows were cut off."""
     failure_text = describe_refusal(letter) or f"after {format_count(letter.attempts, 'attempt')}"
     key = format_cell(format_unit_name(letter, sync))
     click.echo(

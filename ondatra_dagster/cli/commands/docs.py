@@ -1,4 +1,4 @@
-"""The command `ondatra docs`, which shows the documentation. Its pages come with the package."""
+"""The command `ondatra docs`, which shows the documentation. The package contains the pages."""
 
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -37,7 +37,7 @@ def command(page: str | None, as_json: bool) -> int:  # noqa: FBT001 - click cal
 
 
 def documentation_pages() -> dict[str, Traversable]:
-    """Return the pages by name. In the repository they are links to the files of docs/."""
+    """Return the documentation pages by name. In the repository, the pages are links to the files of docs/."""
     return dict(sorted(_pages_of(resources.files("ondatra_dagster") / "docs")))
 
 

@@ -16,7 +16,7 @@ from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT, read_settings
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
-SHUTDOWN_SECONDS = 60.0  # received events are committed and answered before the end
+SHUTDOWN_SECONDS = 60.0  # time to commit and answer the received events before the command ends
 
 
 @click.command("events")
@@ -39,7 +39,7 @@ def command(port: int, host: str) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    # push functions are loaded for the first metrics request: an error in one must not stop the collector
+    # push functions are loaded only at the first metrics request, so that an error in one can't stop the collector
     cache = functools.cache(lambda: ProjectCache(root))
     with open_listener(host, port, token=read_token(settings)) as listener:
         server = CollectorServer(
@@ -49,6 +49,6 @@ def command(port: int, host: str) -> int:
         message = f"accepting events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
         with interruption.graceful_shutdown(within_seconds=SHUTDOWN_SECONDS), interruption.on_interruption(server.stop):
             server.run(lambda: print_message(message))
-    interruption.clear_signal()  # a signal is the normal end of this command
+    interruption.clear_signal()  # a signal is the normal end of this command, so it isn't an error
     print_message("ended; accepted events that are in no table yet wait for a run")
     return 0

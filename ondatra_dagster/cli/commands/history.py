@@ -17,7 +17,7 @@ HISTORY_HEAD = (
     *("run", "sync", "started", "took", "by", "mode", "why", "versions"),
     *("delivered", "rejected", "failed", "invalid", "result"),
 )
-# on a narrow terminal these columns shrink, in this order
+# on a narrow terminal, these columns shrink in this order
 HISTORY_SHRINKS = (ColumnShrink("result", 12), ColumnShrink("why", 12), ColumnShrink("by", 12))
 
 
@@ -43,7 +43,7 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
 
 
 def _unit_noun(workspace: Workspace, run: PastRun) -> str:
-    """Return the noun for a unit of the run's sync; "row" if the project no longer has the sync."""
+    """Return the noun for a unit of the run's sync, such as "row"; "row" if the project no longer has the sync."""
     sync = workspace.syncs.get(run.sync_id)
     return unit_noun(sync) if sync else "row"
 
@@ -61,7 +61,7 @@ def _table_row(run: PastRun, noun: str) -> tuple[str, ...]:
 
 
 def _format_result(run: PastRun, noun: str) -> str:
-    """Return the run's result with its first error, or with a dry run's expected changes."""
+    """Return the run's result, followed by its first error or a dry run's expected changes."""
     expected_changes = load_expected_changes(run)
     result_text = format_changes(expected_changes, noun=noun) if expected_changes else next(iter(run.first_errors), "")
     return ": ".join(filter(None, (run.result.value, result_text)))

@@ -13,7 +13,7 @@ from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import SettingsError
 
 DEFAULT_NAME = "ondatra-project"
-RESERVED_NAME = "ondatra"  # a project with this name couldn't depend on the package of the same name
+RESERVED_NAME = "ondatra"  # the name of the package: a project of this name couldn't depend on it
 DEMO_COMMAND = "python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.json -- ondatra run"
 
 
@@ -47,19 +47,19 @@ def _write_project(folder: Path) -> None:
 
 
 def _error_reason(error: OSError) -> str:
-    if isinstance(error, shutil.Error):  # its argument lists each file that couldn't be copied, with the reason
+    if isinstance(error, shutil.Error):  # the error's argument lists each file that couldn't be copied, with the reason
         return str(error.args[0][0][2])
     return error.strerror or str(error)
 
 
 def project_name(folder: Path) -> str:
-    """Return the folder's name in a form that a package and a code location may have."""
+    """Return the folder's name in a form that is valid for a package and a code location."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.casefold()).strip("-")
     return DEFAULT_NAME if name in ("", RESERVED_NAME) else name
 
 
 def template_replacements(name: str) -> dict[str, dict[str, str]]:
-    """Return the texts that a new project has instead of the template's, by file."""
+    """Return the replacements in the template's files: for each file, the template's text → the new project's text."""
     location = f'code_location_name = "{name}"'
     return {
         "pyproject.toml": {
@@ -72,7 +72,7 @@ def template_replacements(name: str) -> dict[str, dict[str, str]]:
 
 
 def _name_project(folder: Path, name: str) -> None:
-    """Name the project after its folder, so that two projects in one Dagster don't collide."""
+    """Name the project after its folder, so that two projects in one Dagster have different names."""
     for file, texts in template_replacements(name).items():
         path = folder / file
         content = path.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def _name_project(folder: Path, name: str) -> None:
 
 
 def _write_secrets(folder: Path) -> None:
-    """Write .env, which git ignores, readable by this user only."""
+    """Write .env, which only this user can read and which git ignores."""
     secrets = folder / ".env"
     secrets.touch(mode=0o600)
     secrets.write_bytes((folder / ".env.example").read_bytes())

@@ -39,7 +39,7 @@ def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it b
 
 
 def _split_column(project: Project, name: str) -> tuple[Model, str | None]:
-    """Return the model and the column that a name contains. A column's name may have dots."""
+    """Return the model and the column that the user's text names. A column's name may contain dots."""
     schema, _, table_and_column = name.replace("/", ".", 1).partition(".")
     table, _, column = table_and_column.partition(".")
     return project.model(f"{schema}.{table}" if table else name), column or None
@@ -62,7 +62,7 @@ def _origin_object(origin: ColumnOrigin) -> Json:
 
 
 def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
-    """Yield the lines of a column and, indented below it, of the columns that it is computed from."""
+    """Yield a line for a column and, indented below it, lines for the columns that it is computed from."""
     note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
     yield f"{_input_name(project, branch.origin.input)}.{branch.origin.column}{note}"
     for branch_number, upstream_branch in enumerate(branch.upstream_branches, start=1):

@@ -23,7 +23,7 @@ def command(open_service: OpenRunService | None, as_json: bool) -> int:  # noqa:
 
 
 def run_maintenance(workspace: Workspace, *, as_json: bool, open_service: OpenRunService = open_run_service) -> int:
-    """Run each maintenance task and report it; return 1 if one failed."""
+    """Run the maintenance tasks and report the result of each. Return 1 if a task failed, otherwise 0."""
     is_successful = True
     with interruption.graceful_shutdown(), open_service(workspace) as engine:
         for task_result in engine.run_maintenance():

@@ -1,4 +1,4 @@
-"""The commands `ondatra pause` and `ondatra resume`. While a sync is paused, models run and its rows are kept."""
+"""The commands `ondatra pause` and `ondatra resume`. While a sync is paused, its model runs and its rows are kept."""
 
 import click
 

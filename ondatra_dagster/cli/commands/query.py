@@ -11,8 +11,8 @@ from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.warehouse.read_rows_of_named_table import TableRows, read_table_rows
 
-MAX_ROWS_SHOWN = 50  # rows that are printed by default
-MAX_VALUE_WIDTH = 40  # terminal columns of one value
+MAX_ROWS_SHOWN = 50  # the number of rows that are printed by default
+MAX_VALUE_WIDTH = 40  # the width of one value, in columns of the terminal
 
 
 @click.command("query")

@@ -1,4 +1,4 @@
-"""The command `ondatra records`, which lists the results of single rows, and rows still to be sent."""
+"""The command `ondatra records`, which lists the results of single rows, and the rows that are still to be sent."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from ondatra_dagster.records.search_result_chunks_and_reason_counts import Recor
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.sync.sync_definition import Sync
 
-MAX_RECORDS_SHOWN = 50  # records that are printed by default
+MAX_RECORDS_SHOWN = 50  # the number of records that are printed by default
 RECORDS_HEAD = ("status", "identifier", "operation", "when", "reason", "payload")
 # on a narrow terminal these columns shrink, in this order: the reason matters most to the user
 RECORDS_SHRINKS = (
@@ -74,7 +74,7 @@ def _build_search(*, run_id: str | None, status: str | None, prefix: str, limit:
 
 
 def _check_download_file(file: Path) -> None:
-    """Raise UsageError for a file that can't be a download, before the search begins."""
+    """Raise UsageError before the search begins, if the results can't be written to this file."""
     if file.suffix.lower() not in EXPORT_WRITERS:
         *other_endings, last_ending = EXPORT_WRITERS
         raise click.UsageError(
@@ -97,7 +97,8 @@ def _write_download(parts: Iterator[RecordChunk], file: Path, *, as_json: bool) 
 
 def _print_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> None:
     max_records = MAX_RECORDS_SHOWN if search.limit is None else search.limit
-    search = dataclasses.replace(search, limit=max_records + 1)  # one more, to know whether there are more
+    # read one more than is printed, to know whether there are more
+    search = dataclasses.replace(search, limit=max_records + 1)
     records = list(iterate_records(find_records(sync, tracking, search)))
     if not records:
         print_message(_no_records_message(sync, tracking, search))

@@ -1,4 +1,4 @@
-"""The command `ondatra replay`, which sends dead letters again, and waiting rows now."""
+"""The command `ondatra replay`, which sends dead letters again. It also sends rows at once that wait for a retry."""
 
 import time
 from datetime import UTC, datetime
@@ -50,7 +50,7 @@ def command(
 
 
 def _replay_rows(sync: Sync, limit: int | None, since: datetime | None) -> str:
-    """Release dead letters and waiting rows to be sent now; return a sentence with their counts."""
+    """Make dead letters and waiting rows ready to be sent now. Return a sentence with their numbers."""
     dead_letter_count = waiting_count = pending_count = 0
     if sync.queue_file.exists():
         with sync.open_queue() as queue:

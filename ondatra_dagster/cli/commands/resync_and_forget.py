@@ -1,7 +1,7 @@
 """The commands `ondatra resync` and `ondatra forget`. Both keep the records of what was sent.
 
-A resync sends all rows again, or takes the table as delivered. Forgetting deletes the sync's queue and its snapshots,
-and with them the knowledge of the API's rows.
+A resync sends all rows again, or assumes that the API has the table. Forgetting deletes the sync's queue and queue
+snapshots, and with them the knowledge of which rows the API has.
 """
 
 import click

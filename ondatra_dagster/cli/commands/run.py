@@ -1,4 +1,7 @@
-"""The command `ondatra run`, which plans, then runs Dagster in this process. Without work it starts nothing."""
+"""The command `ondatra run`, which makes a plan and then runs Dagster in this process.
+
+Without work it starts nothing.
+"""
 
 import contextlib
 import dataclasses
@@ -24,14 +27,14 @@ from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunCommandOptions:
-    """The options of `ondatra run`, as click names them. Other commands that run a plan set some of them."""
+    """The options of `ondatra run`, named as in click. Other commands that run a plan set some of them."""
 
     as_json: bool = False
     is_full: bool = False
     is_dry: bool = False
-    allow_deletes: Collection[str] = ()  # syncs that may remove more than their @max_deletes
+    allow_deletes: Collection[str] = ()  # syncs that may delete more rows than their @max_deletes
     is_new_state: bool = False
-    trigger: str = "ondatra run"  # as the history shows it
+    trigger: str = "ondatra run"  # the run's trigger, as the history shows it
 
 
 DEFAULT_OPTIONS = RunCommandOptions()
@@ -87,7 +90,7 @@ def command(open_service: OpenRunService | None, /, selection: tuple[str, ...], 
 def plan_run(
     workspace: Workspace, model_ids: Collection[str] | None = None, *, is_full: bool = False, is_dry: bool = False
 ) -> Plan:
-    """Return the plan of a run. A dry run plans on copies, because SQLite creates files where it reads."""
+    """Return the plan of a run. A dry run plans on copies of the files, because SQLite creates files when it reads."""
     if not is_dry:
         return workspace.plan(model_ids, is_full=is_full)
     with open_dry_workspace(workspace) as dry_workspace:
@@ -101,17 +104,18 @@ def execute_plan(
     *,
     open_service: OpenRunService = open_run_service,
 ) -> int:
-    """Run a plan, report each model and sync when it ends, and return the exit code."""
+    """Run a plan, report the result of each model and sync, and return the exit code."""
     if options.is_dry:
         print_message("dry run: nothing is written and nothing is sent")
     if not plan.has_work:
-        if not options.is_dry:  # an undone edit can leave nothing to run, and end alerts
+        if not options.is_dry:  # if the user undid an edit, there may be nothing to run, but alerts to end
             alerts = AlertService(workspace)
             alerts.resolve_alerts()
             alerts.send()
         _report_idle(workspace, plan, options)
         return 0
-    is_remote = bool(workspace.settings.spark.remote)  # a remote server already runs
+    # a remote server already runs, so this process doesn't start Spark
+    is_remote = bool(workspace.settings.spark.remote)
     progress = JsonProgress(plan) if options.as_json else TextProgress(plan, starts_spark=not is_remote)
     with (
         interruption.graceful_shutdown(),
@@ -130,7 +134,7 @@ def execute_plan(
             is_new_state=options.is_new_state,
         )
     if end.was_interrupted:
-        raise interruption.InterruptedRunError  # Dagster has caught the error of the interruption
+        raise interruption.InterruptedRunError  # Dagster has caught the error that the interruption raised
     for failure in end.other_errors:
         progress.on_failure("Dagster", failure)
     progress.on_run_end(end.run_id, is_good=end.is_successful)
@@ -138,7 +142,7 @@ def execute_plan(
 
 
 def _useless_reason(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
-    """Return why --allow-deletes has no effect on this run; None when it has one."""
+    """Return why --allow-deletes has no effect on this run; None if it has an effect."""
     if sync_id not in {step.sync_id for step in plan.syncs}:
         return "it isn't selected"
     if workspace.settings.sinks == "off":

@@ -19,7 +19,7 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import PastRun
 from ondatra_dagster.sync.send_guards import find_hold_reason
 
-# heading → the field of a line that is shown below it
+# heading of a column → the field that is shown in it
 MODEL_COLUMNS = {
     "model": "model",
     "kind": "kind",
@@ -68,7 +68,7 @@ def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click cal
 
 
 def _status_lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
-    """Yield a line for each model, then one for each sync."""
+    """Yield a line for each model, then a line for each sync."""
     plan, active_alerts = workspace.plan(), AlertService(workspace).read_active_alerts()
     unchanged_runs, newest_runs = workspace.unchanged_run_cache.read_runs(), workspace.history.read_newest_runs()
     for model in plan.models:
@@ -120,7 +120,7 @@ def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) ->
 
 
 def _event_fields(workspace: Workspace, model: Model) -> dict[str, Json]:
-    """Return the fields about waiting events, for a model of kind events; nothing for other kinds."""
+    """Return the fields about waiting events for a model of kind events; an empty dict for other kinds."""
     if model.kind.has_query:
         return {}
     waiting_events = workspace.events_waiting(model.id)
@@ -157,7 +157,7 @@ def _active_rules(active_alerts: Iterable[ActiveAlert], subject_type: str, name:
 
 
 def _format_column(line: Mapping[str, Json], name: str) -> object:
-    """Format a field of a line for the table."""
+    """Return the value that the table shows for a field of a line."""
     if name in ("oldest", "next_retry"):
         return _format_seconds(
             line[f"{name}_seconds"], expired_text="due" if name == "next_retry" else format_duration(0)
@@ -169,7 +169,7 @@ def _format_column(line: Mapping[str, Json], name: str) -> object:
 
 
 def _format_seconds(seconds: Json, *, expired_text: str) -> str:
-    """Format a duration; `expired_text` replaces one that isn't positive."""
+    """Return the text of a duration. For a duration that isn't positive, return `expired_text`."""
     if not isinstance(seconds, int | float):
         return ""
     return format_duration(seconds) if seconds > 0 else expired_text

@@ -33,7 +33,7 @@ def command(port: int | None) -> int:
         print_message(f"the records page is {server.url} ; Ctrl-C ends it")
         end_event.wait()
         server.stop()
-    interruption.clear_signal()  # a signal is the normal end of this command
+    interruption.clear_signal()  # a signal is the normal end of this command, so it isn't an error
     return 0
 
 

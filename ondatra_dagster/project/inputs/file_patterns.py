@@ -1,4 +1,4 @@
-"""The files of a path or a pattern, found by Spark's rules: a check then looks at the files that Spark reads."""
+"""The files that a path or a pattern matches by Spark's rules, so that checks look at the files that Spark reads."""
 
 import os
 import re
@@ -12,7 +12,7 @@ READ_HIDDEN_PREFIXES = ("_common_metadata", "_metadata")
 def find_matching_paths(root: Path, path_pattern: str) -> list[Path]:
     """Return the files and folders that a path or pattern below `root` matches.
 
-    If a file or folder has exactly this name, it is the only result.
+    If a file or folder has exactly the pattern as its name, this file or folder is the only result.
     """
     exact_path = root / path_pattern
     if exact_path.exists():
@@ -24,7 +24,10 @@ def find_matching_paths(root: Path, path_pattern: str) -> list[Path]:
 
 
 def walk_files(path: Path) -> Iterator[Path]:
-    """Yield a file itself, or all files of a folder and its subfolders, without those that Spark ignores."""
+    """Yield the file if the path is a file.
+
+    Yield all files of a folder and its subfolders, except those that Spark ignores.
+    """
     if not path.is_dir():
         yield path
         return
@@ -34,24 +37,24 @@ def walk_files(path: Path) -> Iterator[Path]:
 
 
 def is_ignored_by_spark(name: str) -> bool:
-    """Return whether Spark ignores files and folders of that name: markers, or parts of an unfinished write."""
+    """Return whether Spark ignores a file or folder with this name: a marker, or a part of an unfinished write."""
     if name.startswith(READ_HIDDEN_PREFIXES):
         return False
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
 def escape_pattern(path: str) -> str:
-    """Return the path escaped for Spark, so that nothing in it counts as a pattern."""
+    """Return the path escaped for Spark, so that Spark reads no character of it as part of a pattern."""
     return PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
 def compile_pattern(path_pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern without braces; * and ? match within one folder."""
+    """Return the regular expression for a pattern without braces; * and ? match no slash."""
     return re.compile("/".join(map(_segment_regex, path_pattern.split("/"))))
 
 
 def expand_braces(path_pattern: str) -> list[str]:
-    """Return one pattern for each choice of {a,b}."""
+    """Return the patterns that a pattern with braces means: a/x and b/x for {a,b}/x."""
     open_brace = _find_unescaped(path_pattern, "{")
     if open_brace is None:
         return [path_pattern]
@@ -81,7 +84,7 @@ def _match_segments(root: Path, path_pattern: str) -> Iterator[Path]:
 
 
 def _segment_regex(path_pattern: str) -> str:
-    """Return the regular expression of a pattern's part between two slashes."""
+    """Return the regular expression for the part of a pattern between two slashes."""
     pieces: list[str] = []
     position = 0
     while position < len(path_pattern):
@@ -100,14 +103,14 @@ def _segment_regex(path_pattern: str) -> str:
 
 
 def _character_class_regex(inside: str) -> str:
-    """Return the regular expression of [a-c] or [^a-c], which may be written [!a-c]."""
+    """Return the regular expression for a character class: [a-c] or [^a-c], which may also be written [!a-c]."""
     is_negated = inside[0] in "^!"
     characters = re.sub(r"([\[\]\\^&~|])", r"\\\1", inside[1:] if is_negated else inside)
     return f"[{'^/' if is_negated else ''}{characters}]"
 
 
 def _find_unescaped(path_pattern: str, letter: str) -> int | None:
-    """Return the first place of a letter that isn't escaped."""
+    """Return the position of the first such letter that isn't escaped; None if there is no such letter."""
     match = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", path_pattern)
     return match.end() - 1 if match else None
 
@@ -122,7 +125,7 @@ def _find_closing_brace(path_pattern: str, opening_index: int) -> int | None:
 
 
 def _split_choices(choices: str) -> list[str]:
-    """Return the choices between braces. Commas within further braces don't separate choices."""
+    """Return the choices in the text between two braces. Commas within further braces don't separate choices."""
     parts, depth = [""], 0
     for letter in choices:
         depth += {"{": 1, "}": -1}.get(letter, 0)

@@ -1,4 +1,4 @@
-"""The resolution of a table's name in a query: to a model, a file, or a table of an existing source."""
+"""The resolution of a table's name in a query to an input: a model, a file, or a table of an existing source."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ ONDATRA_SCHEMA = "ondatra"  # the schema of the tables that ondatra itself keeps
 
 
 class UnknownInputError(ValueError):
-    """The error for a name that is no input: what is wrong, and what to do."""
+    """The error for a name that isn't an input's. Its text says what is wrong, and what to do."""
 
     def __init__(self, description: str, remedy: str) -> None:
         self.description = description
@@ -36,11 +36,11 @@ class UnknownInputError(ValueError):
 class InputNames:
     """The names of all inputs that a query of the project may read."""
 
-    models: Mapping[str, str]  # id → name in the spelling of its file
-    sources: Mapping[str, str]  # name → where its tables are
+    models: Mapping[str, str]  # id → name in the spelling of the model's file
+    sources: Mapping[str, str]  # name → where the source's tables are
 
     def find_input(self, parts: Sequence[str], options: OptionPairs = ()) -> Input:
-        """Return the input of a name with these parts; raise UnknownInputError if there is none."""
+        """Return the input whose name has these parts; raise UnknownInputError if there is no such input."""
         if len(parts) != 2:
             raise UnknownInputError(f"{'.'.join(parts)!r} is not an input", self._unknown_input_remedy(parts))
         schema, table = parts
@@ -84,7 +84,10 @@ def _build_file_input(file_format: str, path: str, options: OptionPairs) -> File
 
 
 def _check_mode(options: OptionPairs) -> None:
-    """Raise UnknownInputError for a mode that Spark would replace by PERMISSIVE, and a column that no mode fills."""
+    """Raise UnknownInputError for an unknown parse mode: Spark would replace it by PERMISSIVE.
+
+    Raise it also if the options name a column for malformed texts and the mode never fills this column.
+    """
     mode_text = option_value(options, MODE_OPTION)
     try:
         mode = read_parse_mode(options)
@@ -100,12 +103,12 @@ def _check_mode(options: OptionPairs) -> None:
 
 
 def source_locations(settings: Settings) -> Mapping[str, str]:
-    """Return where the tables of each source are: of the user's sources, and of ondatra itself."""
+    """Return where the tables of each source are. The sources are the user's and ondatra's own schema."""
     return {**settings.sources, ONDATRA_SCHEMA: f"{settings.warehouse.rstrip('/')}/{ONDATRA_SCHEMA}"}
 
 
 def is_input_present(file: FileInput | SourceInput, settings: Settings) -> bool:
-    """Return whether the files exist, as far as this machine can tell without asking another one."""
+    """Return whether the input's files exist on this machine. An input on another machine counts as present."""
     if isinstance(file, SourceInput):
         table = source_table_address(file, settings)
         path = local_path(table) if table else None
@@ -115,7 +118,7 @@ def is_input_present(file: FileInput | SourceInput, settings: Settings) -> bool:
 
 
 def absent_input_remedy(file: FileInput | SourceInput, settings: Settings) -> str:
-    """Return what to do about a missing file or table."""
+    """Return what the user should do about a missing file or table."""
     if isinstance(file, SourceInput) and file.source == ONDATRA_SCHEMA:
         return "it is created by a run that sends something"
     table = source_table_address(file, settings) if isinstance(file, SourceInput) else None
@@ -128,7 +131,7 @@ def absent_input_remedy(file: FileInput | SourceInput, settings: Settings) -> st
 
 
 def source_table_address(source: SourceInput, settings: Settings) -> StorageAddress | None:
-    """Return the folder of a source's table; None if it is found through a catalog."""
+    """Return the address of the folder of a source's table; None if Spark finds the table through a catalog."""
     location = source.location
     if scheme_of(location) is not None:
         return StorageAddress(location, settings.s3).join_names(source.table)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
-SCHEMA_OPTION = "schema"  # our own: Spark has no such option
+SCHEMA_OPTION = "schema"  # an option of ondatra, not of Spark
 COMMON_OPTIONS = (
     *(SCHEMA_OPTION, "basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "mergeSchema"),
@@ -36,11 +36,12 @@ OPTIONS_BY_FORMAT: Mapping[str, tuple[str, ...]] = {
 FILE_FORMATS = tuple(OPTIONS_BY_FORMAT)
 MODE_OPTION = "mode"
 CORRUPT_COLUMN_OPTION = "columnNameOfCorruptRecord"
-MISSPELLING_LIKENESS = 0.75  # the similarity to a known option from which an unknown one is refused; Hadoop has others
+# an unknown option that is at least this similar to a known one is refused; Hadoop has further options
+MISSPELLING_LIKENESS = 0.75
 
 
 def suggest_option(file_format: str, option: str) -> str | None:
-    """Return the option that was most likely meant; None if this one is accepted."""
+    """Return the known option that the user most likely meant; None if the option is accepted."""
     known_options = OPTIONS_BY_FORMAT[file_format]
     if option.casefold() in map(str.casefold, known_options):
         return None
@@ -48,23 +49,23 @@ def suggest_option(file_format: str, option: str) -> str | None:
 
 
 class ParseMode(enum.StrEnum):
-    """The ways to treat a row that can't be parsed, in Spark's words."""
+    """A way to treat a row that can't be parsed, with Spark's name for it."""
 
-    PERMISSIVE = "PERMISSIVE"  # the row gets nulls, and its text in _corrupt_record
+    PERMISSIVE = "PERMISSIVE"  # the row gets nulls, and its text is in the column _corrupt_record
     DROP = "DROPMALFORMED"
     FAIL = "FAILFAST"  # the default of ondatra, but not of Spark
 
 
 def option_value(options: Sequence[tuple[str, str]], name: str) -> str | None:
-    """Return an option's value. The case of its name is ignored."""
+    """Return the value of the option with this name in any case; None if it isn't set."""
     return next((value for option_name, value in options if option_name.casefold() == name.casefold()), None)
 
 
 def is_option_on(options: Sequence[tuple[str, str]], name: str) -> bool:
-    """Return whether an option is on."""
+    """Return whether the option's value is true."""
     return (option_value(options, name) or "").strip().casefold() == "true"
 
 
 def read_parse_mode(options: Sequence[tuple[str, str]]) -> ParseMode:
-    """Return the mode of the options; raise ValueError for an unknown mode."""
+    """Return the parse mode that the options set, or the default; raise ValueError for an unknown mode."""
     return ParseMode((option_value(options, MODE_OPTION) or ParseMode.FAIL).strip().upper())

@@ -1,6 +1,6 @@
-"""The warnings about the environment: misspelt ONDATRA_ variables, and a .env that others can read.
+"""The warnings about the environment: unknown ONDATRA_ variables, and a .env that other users can read.
 
-A name that differs from a setting's variable by a letter is an error of the settings. The others are warnings here.
+A name that is nearly that of a setting's variable is an error, not a warning. The settings report it.
 """
 
 import itertools
@@ -14,16 +14,16 @@ from ondatra_dagster.project.settings.read_raw_setting_entries import EVENTS_TOK
 from ondatra_dagster.project.settings.setting_names_and_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
-TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # read by ondatra's own tests
+TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # variables for ondatra's own tests
 KNOWN_VARIABLES = (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
 
 
-# the files of a project that may use a variable of the user's own
+# the project's files in which the user may use variables of their own
 SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
 
 
 def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Problem]:
-    """Yield a warning for each variable that neither ondatra nor a file of the project knows."""
+    """Yield a warning for each ONDATRA_ variable that ondatra doesn't know and that no file of the project mentions."""
     prefixed_names = {name for name in names if name.startswith(VARIABLE_PREFIX)} - {*KNOWN_VARIABLES}
     unknown_names = sorted(
         name for name in prefixed_names if not name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX))
@@ -37,7 +37,7 @@ def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Prob
 
 
 def _read_project_text(root: Path) -> str:
-    """Return the project's files as one text."""
+    """Return the texts of the project's files as one text."""
     paths = itertools.chain.from_iterable(root.glob(pattern) for pattern in SEARCHED_FILES)
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
 
@@ -58,7 +58,7 @@ def env_file_warnings(root: Path) -> Iterator[Problem]:
     """Yield a warning if other users of this machine may read the project's .env."""
     try:
         mode = stat.S_IMODE((root / ".env").stat().st_mode)
-    except OSError:  # there is none, or the settings have reported that it can't be read
+    except OSError:  # .env doesn't exist, or the settings have reported that it can't be read
         return
     if mode & READABLE_BY_OTHERS:
         description = f"other users of this machine may read the secrets in it (mode {mode:04o})"

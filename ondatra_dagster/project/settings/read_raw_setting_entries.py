@@ -1,6 +1,6 @@
 """The places of settings: pyproject.toml, .env and environment variables.
 
-This module only reads them. read_settings_and_defaults.py checks and combines them.
+This module only reads the settings. read_settings_and_defaults.py checks and combines them.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from ondatra_dagster.project.spelling_suggestions import find_nearest
 PYPROJECT = "pyproject.toml"
 EVENTS_TOKEN_VARIABLE = "ONDATRA_EVENTS_TOKEN"  # noqa: S105 - a variable's name; its value is a secret, not a setting
 OAUTH_VARIABLE_PREFIX = "ONDATRA_OAUTH_TOKEN_"  # secrets that a sink's provider names, not settings
-MISSPELLING_LIKENESS = 0.9  # the similarity to a setting's variable from which an unknown one is refused
+MISSPELLING_LIKENESS = 0.9  # an unknown variable that is at least this similar to a setting's variable is refused
 
 
 class SettingEntry(NamedTuple):
-    file: str  # pyproject.toml, or the variable's name
-    line: int  # 0 for a variable
+    file: str  # pyproject.toml, or the name of the variable
+    line: int  # 0 if the entry is a variable
     name: str
     value: object
 
 
 def read_dot_env(root: Path) -> dict[str, str]:
-    """Return the variables of .env without expanding $: a password may contain one."""
+    """Return the variables in .env. A $ isn't expanded, because a password may contain one."""
     try:
         variables = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -44,7 +44,7 @@ def read_dot_env(root: Path) -> dict[str, str]:
 
 
 def read_pyproject(root: Path) -> Iterator[SettingEntry]:
-    """Yield every setting of pyproject.toml, or none without that file."""
+    """Yield every setting in pyproject.toml; nothing if there is no such file."""
     try:
         text = (root / PYPROJECT).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def read_pyproject(root: Path) -> Iterator[SettingEntry]:
 
 
 def _ondatra_section(text: str) -> Mapping[str, object]:
-    """Return the content of [tool.ondatra]."""
+    """Return the content of [tool.ondatra]. Raise an error with the line if the text isn't TOML."""
     try:
         tool_section = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
@@ -84,14 +84,14 @@ def _settings_error(file: str, line: int, description: str, remedy: str) -> Inva
 
 
 def find_setting_line(name: str, root: Path) -> tuple[str, int]:
-    """Return the file and line that most likely contain a setting that is known to be set."""
+    """Return the file and line that most likely contain the setting, which the caller knows to be set."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return PYPROJECT, _find_line(name, (root / PYPROJECT).read_text(encoding="utf-8-sig"))
-    return VARIABLE_PREFIX + name.partition(".")[0].upper(), 0  # without the file, a variable has set it
+    return VARIABLE_PREFIX + name.partition(".")[0].upper(), 0  # pyproject.toml can't be read, so a variable has set it
 
 
 def _find_line(name: str, text: str) -> int:
-    """Return the line of pyproject.toml that most likely sets it: tomllib reports no lines."""
+    """Return the line of pyproject.toml that most likely sets the setting. tomllib doesn't report lines."""
     last_name = re.escape(name.rpartition(".")[2])
     section = max(text.find("[tool.ondatra"), 0)
     line_pattern = re.compile(rf"^[ \t]*(\[[^\n#]*\b{last_name}\b|[^=\n#\[]*\b{last_name}\b[^=\n]*=)", re.MULTILINE)
@@ -100,7 +100,7 @@ def _find_line(name: str, text: str) -> int:
 
 
 def read_setting_variables(variables: Mapping[str, str]) -> Iterator[SettingEntry]:
-    """Yield every variable of a setting, and those whose name differs from one by a letter."""
+    """Yield every variable that belongs to a setting, and every variable whose name is nearly that of one."""
     for variable, value in variables.items():
         if not value or not variable.startswith(VARIABLE_PREFIX) or variable.startswith(OAUTH_VARIABLE_PREFIX):
             continue

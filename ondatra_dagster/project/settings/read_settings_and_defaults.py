@@ -1,8 +1,8 @@
 """The settings of a project, read from [tool.ondatra] of pyproject.toml, the environment and .env.
 
-This is the only place that reads the environment. A variable takes precedence over .env, and .env over
-pyproject.toml. This module doesn't put .env into the environment, where every child process could read it.
-`dagster` and `dg` do.
+Only this module reads the environment. A variable takes precedence over .env, and .env over pyproject.toml. This module
+doesn't add the variables of .env to the environment, where every child process could read them. `dagster` and `dg` do
+add them.
 """
 
 import dataclasses
@@ -34,19 +34,19 @@ from ondatra_dagster.project.settings.setting_names_and_parsers import (
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, S3Access, read_s3_access, scheme_of
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
-DELTA_VERSION = "4.4.0"  # the published release; pyproject.toml pins the same
+DELTA_VERSION = "4.4.0"  # a published release; pyproject.toml pins the same version
 HADOOP_VERSION = "3.5.0"  # the version in pyspark; the jars for S3 must have the same
-AWS_VERSION = "2.35.4"  # the version that this Hadoop was built with
-PUBLISH_SECONDS = "10"  # a record is in its file after this time at the latest
+AWS_VERSION = "2.35.4"  # the version that this release of Hadoop was built with
+PUBLISH_SECONDS = "10"  # a record is written to its file within this time
 TRACKING_RETENTION_DAYS = "14"  # how long records stay in .ondatra/tracking
-UI_PORT = "8323"  # next to the demo API's port
+UI_PORT = "8323"  # close to the demo API's port, 8321, but different from it
 DAGSTER_URL = "http://127.0.0.1:3000"  # the default address of `dg dev`
 TABLE_RETENTION_DAYS = "7"  # how long a table keeps old versions for users; versions that are still needed stay longer
 MAINTAIN_AT = "20 3 * * *"  # at night (UTC), when few users are active
 
-JAVA_HOME_VARIABLE = "JAVA_HOME"  # the variable that other programs use too
+JAVA_HOME_VARIABLE = "JAVA_HOME"  # a variable that other programs use too
 ALERT_DEFAULTS = {"alerts.rejects": "10%", "alerts.deviation": "off", "alerts.no_success_hours": "24"}
-VARIABLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # in the address of the alerts' webhook
+VARIABLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # ${NAME} in the address of the alerts' webhook
 DEFAULT_COLLECTOR_PORT = 8330
 
 SettingTexts: TypeAlias = dict[str, str | dict[str, str]]
@@ -66,7 +66,7 @@ class Secrets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the variables that aren't empty."""
+        """Return the names of the variables whose values aren't empty."""
         return tuple(name for name, value in self._variables.items() if value)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Secrets:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """The settings of where Spark runs. `remote` takes precedence over `master`.
+    """The settings that say where Spark runs. `remote` takes precedence over `master`.
 
     `remote` and `conf` may hold tokens, so `repr` leaves them out.
     """
@@ -93,13 +93,13 @@ class AlertSettings:
 
     webhook: str | None = dataclasses.field(default=None, repr=False)  # None: no alerts
     token_env: str | None = None  # the variable that holds a Bearer token
-    rejects: float | None = 0.1  # a share of the attempted rows; None: no such alert
-    deviation: float | None = None  # a share of the mean
+    rejects: float | None = 0.1  # alert from this share of rejected rows among the attempted ones; None: no such alert
+    deviation: float | None = None  # alert from this deviation, a share of the mean; None: no such alert
     no_success_hours: float | None = 24
 
     @property
     def required_variables(self) -> tuple[str, ...]:
-        """Return the variables that the alerts need."""
+        """Return the names of the variables that the alerts need."""
         webhook_variables = VARIABLE_REFERENCE.findall(self.webhook or "")
         return tuple(
             dict.fromkeys([*webhook_variables, *([self.token_env] if self.token_env and self.webhook else [])])
@@ -108,16 +108,16 @@ class AlertSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """The settings in [tool.ondatra.events]: the collector's limits, and who may send events."""
+    """The settings in [tool.ondatra.events]: the collector's limits, and which clients may send events."""
 
-    unknown_fields: str = "keep"  # keep (in _extra) or refuse
-    max_bytes: int = 1_000_000  # of one request
-    per_second: int | None = None  # events; None: no limit
-    max_waiting: int = 10_000_000  # events that aren't in a table yet
-    free_bytes: int = 100_000_000  # disk space that is left free for other programs
+    unknown_fields: str = "keep"  # keep unknown fields (in _extra), or refuse the event
+    max_bytes: int = 1_000_000  # the maximum size of one request
+    per_second: int | None = None  # the maximum number of events per second; None: no limit
+    max_waiting: int = 10_000_000  # the maximum number of events that aren't in a table yet
+    free_bytes: int = 100_000_000  # the disk space that the collector leaves free for other programs
     flush_seconds: int = 60  # the age of the oldest event at which Dagster's sensor requests a run
     hosts: tuple[str, ...] = ()  # the allowed host names of requests, in addition to this machine's own
-    origins: tuple[str, ...] = ()  # of pages whose scripts may send events: https://shop.example.com, or *
+    origins: tuple[str, ...] = ()  # the origins of pages whose scripts may send events: https://shop.example.com, or *
 
     @property
     def allows_any_origin(self) -> bool:
@@ -126,27 +126,27 @@ class EventSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunFolder:
-    """A folder for everything that a dry run creates. No other process uses it. It is deleted after the run."""
+    """A folder for everything that a dry run creates. No other process uses the folder. It is deleted after the run."""
 
-    folder: Path  # on this machine: copies of queues, locks
-    tables_address: str  # the path or address of the folder of its tables
+    folder: Path  # the copies of queues, and locks, on this machine
+    tables_address: str  # the path or address of the folder with the dry run's tables
     tables: dict[str, str] = dataclasses.field(default_factory=dict)  # model id → where its table is during the dry run
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    root: Path  # the project
-    state: Path  # root/.ondatra: all that ondatra writes except the warehouse
+    root: Path  # the project's folder
+    state: Path  # root/.ondatra: everything that ondatra writes except the warehouse
     warehouse: str  # an absolute path or an address such as s3a://bucket/folder
-    tracking: str  # the same, for records
-    jars: Path  # where Delta's jars are kept
+    tracking: str  # an absolute path or an address, for records
+    jars: Path  # the folder of Delta's jars
     spark: SparkSettings = SparkSettings()
-    s3: S3Access = dataclasses.field(default_factory=S3Access)  # how to access s3a:// addresses
+    s3: S3Access = dataclasses.field(default_factory=S3Access)  # the access to s3a:// addresses
     publish_seconds: int = int(PUBLISH_SECONDS)
-    tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
+    tracking_retention_days: int | None = None  # how long records stay in the tracking store; None: for ever
     table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep their old versions
     maintain_at: str | None = MAINTAIN_AT  # when Dagster runs the maintenance, in cron syntax; None: never
-    sinks: str = "on"  # on, dry, off
+    sinks: str = "on"  # on, dry or off
     alerts: AlertSettings = dataclasses.field(default_factory=AlertSettings)
     organization: str = "1"
     workspace: str = "1"
@@ -155,28 +155,28 @@ class Settings:
     dagster_url: str = DAGSTER_URL  # the address of Dagster's UI
     maven_mirror: str | None = None
     java_home: Path | None = None
-    java_home_setting: str = JAVA_HOME_VARIABLE  # the setting or variable that gave java_home, as messages name it
+    java_home_setting: str = JAVA_HOME_VARIABLE  # the setting or variable that java_home comes from, for messages
     events: EventSettings = dataclasses.field(default_factory=EventSettings)
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
-    dry_run_folder: DryRunFolder | None = None  # only in a dry run; not a setting of the user
+    dry_run_folder: DryRunFolder | None = None  # only set in a dry run; the user can't set it
 
     @property
     def uses_s3(self) -> bool:
-        """Return whether tables are on S3, as far as the settings show."""
+        """Return whether the warehouse or a source has an address on S3."""
         return any(scheme_of(address) in S3_SCHEMES for address in (self.warehouse, *self.sources.values()))
 
     def secret(self, name: str) -> str | None:
-        """Return a variable of the environment or .env, the environment first; None if it isn't set."""
+        """Return the value of a variable in the environment or else in .env; None if it is set in neither."""
         return self.secrets.get(name)
 
 
 def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of the project at `root`; raise InvalidSettingsError with everything that is wrong."""
+    """Return the settings of the project at `root`; raise InvalidSettingsError with all problems."""
     root = root.resolve()
     environ = os.environ if environ is None else environ
     variables = {**read_dot_env(root), **environ}
     texts: SettingTexts = {}
-    places: dict[str, SettingEntry] = {}  # setting → where it was read from
+    places: dict[str, SettingEntry] = {}  # setting → the entry that set it
     problems: list[Problem] = []
     refused_names: set[str] = set()
     for entry in (*read_pyproject(root), *read_setting_variables(variables)):
@@ -198,13 +198,13 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
         setting_name = f"java_home in {file}" if file == PYPROJECT else file
         settings = dataclasses.replace(settings, java_home_setting=setting_name)
     if problems:
-        # without the sources the inputs are unknown: each model that reads a source would look wrong
+        # without the sources, every model that reads a source would be reported as wrong
         raise InvalidSettingsError(problems, usable=None if "sources" in refused_names else settings)
     return settings
 
 
 def _apply_entry(entry: SettingEntry, settings_by_name: SettingTexts) -> None:
-    """Set a setting, over an earlier value. The names of a table are set one by one."""
+    """Store a setting's value over an earlier one. The names in a table such as `sources` are stored one by one."""
     if entry.name not in SETTING_PARSERS:
         known_names = (
             (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
@@ -222,7 +222,7 @@ def _apply_entry(entry: SettingEntry, settings_by_name: SettingTexts) -> None:
 
 
 def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mapping[str, str]) -> Settings:
-    """Return the settings with their defaults. Paths are absolute, independent of the user's current folder."""
+    """Return the settings with their defaults. Paths are absolute, so they don't depend on the current folder."""
     texts = {name: value for name, value in settings_by_name.items() if isinstance(value, str)}
     tables = {name: value for name, value in settings_by_name.items() if isinstance(value, dict)}
     state = root / ".ondatra"
@@ -244,7 +244,7 @@ def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mappi
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
         publish_seconds=int(texts.get("publish_seconds", PUBLISH_SECONDS)),
         tracking_retention_days=_parse_days(
-            # the user cleans up a place of their own; nothing else cleans up ours
+            # records are only deleted in our own folder; the user cleans up a folder that they chose
             texts.get("tracking_retention_days", FOREVER_VALUE if "tracking" in texts else TRACKING_RETENTION_DAYS)
         ),
         table_retention_days=_parse_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
@@ -264,7 +264,7 @@ def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mappi
 
 
 def _read_alert_settings(texts: Mapping[str, str]) -> AlertSettings:
-    """Return the alert settings, built from the texts of the single settings."""
+    """Return the alert settings, built from the texts of the separate settings."""
     texts = {**ALERT_DEFAULTS, **texts}
     hours = texts["alerts.no_success_hours"]
     return AlertSettings(
@@ -281,7 +281,7 @@ def _parse_share(text: str) -> float | None:
 
 
 def _read_event_settings(texts: Mapping[str, str]) -> EventSettings:
-    """Return the event settings, built from the texts of the single settings."""
+    """Return the event settings, built from the texts of the separate settings."""
     event_texts = {name.removeprefix("events."): text for name, text in texts.items() if name.startswith("events.")}
     numbers = {name: int(text) for name, text in event_texts.items() if re.fullmatch(r"[0-9]+", text)}
     origins, hosts = (tuple(event_texts.get(name, "").split()) for name in ("origins", "hosts"))
@@ -302,6 +302,6 @@ def _absolute_address(root: Path, text: str) -> str:
 
 
 def _cache_folder(secrets: Secrets) -> Path:
-    """Return the user's cache folder: that of XDG, that of Windows, or ~/.cache."""
+    """Return the user's cache folder: the folder that XDG or Windows names, otherwise ~/.cache."""
     folder = secrets.get("XDG_CACHE_HOME") or secrets.get("LOCALAPPDATA")
     return Path(folder) / "ondatra" if folder else Path("~/.cache/ondatra").expanduser()

@@ -1,6 +1,6 @@
 """The settings' names and variables, and the parsers of their values.
 
-A value that can't be used raises SettingValueError with the remedy.
+If a value can't be used, its parser raises SettingValueError with the remedy.
 """
 
 import contextlib
@@ -23,23 +23,23 @@ ANY_ORIGIN = "*"
 
 
 class SettingValueError(ValueError):
-    """The error for a value that can't be used. Its text says what is wrong and what to write."""
+    """The error for a setting's value that can't be used. Its text says what is wrong and what to write."""
 
 
 def read_text(value: object) -> str:
-    """Return a text that isn't empty."""
+    """Return the value as a text; refuse an empty one."""
     if not isinstance(value, str) or not value.strip():
         raise SettingValueError(f"{value!r} is not a string; write it in quotes")
     return value
 
 
 def read_sink_mode(value: object) -> str:
-    """Return on, dry or off."""
+    """Return the mode of the sinks: on, dry or off."""
     return _read_choice(value, "sinks", SINK_MODES)
 
 
 def read_switch(value: object) -> str:
-    """Return on or off. The file may have true or false instead."""
+    """Return "on" or "off". The file may have true or false instead."""
     text = {True: "on", False: OFF_VALUE}.get(value, value) if isinstance(value, bool) else value
     if text not in SWITCH_VALUES:
         raise SettingValueError(f"{value!r} is neither on nor off; write 'on' or 'off'")
@@ -47,7 +47,7 @@ def read_switch(value: object) -> str:
 
 
 def read_repository(value: object) -> str:
-    """Return the address of a Maven repository. It may hold a password, so no message shows it."""
+    """Return the address of a Maven repository. Messages don't show it, because it may contain a password."""
     text = read_text(value).strip()
     with contextlib.suppress(ValueError):  # the address can't be parsed
         parts = urlsplit(text)
@@ -57,12 +57,12 @@ def read_repository(value: object) -> str:
 
 
 def read_unknown_fields(value: object) -> str:
-    """Return keep or refuse."""
+    """Return what happens to unknown fields of an event: "keep" or "refuse"."""
     return _read_choice(value, "events.unknown_fields", UNKNOWN_FIELD_MODES)
 
 
 def read_count(value: object) -> str:
-    """Return a whole number of 1 or more."""
+    """Return the text of a whole number of 1 or more."""
     text = _number_text(value)
     if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
         raise SettingValueError(f"{value!r} is not a number of 1 or more; write one, without a unit")
@@ -70,20 +70,20 @@ def read_count(value: object) -> str:
 
 
 def read_origins(value: object) -> str:
-    """Return the origins of pages as browsers spell them, from a list or a text with spaces or commas."""
+    """Return the origins of web pages as browsers spell them. The value is a list, or a text with spaces or commas."""
     origin = re.compile(r"\*|https?://[^/\s,]+")
     return _read_list(value, origin, "isn't a page's origin; write https://shop.example.com, without a path, or *")
 
 
 def read_hosts(value: object) -> str:
-    """Return names or addresses of hosts, from a list or a text with spaces or commas."""
+    """Return the names or addresses of hosts. The value is a list, or a text with spaces or commas."""
     host = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
     remedy = "write events.example.com or [fd00::1], without http:// and without a port"
     return _read_list(value, host, f"isn't a host's name; {remedy}")
 
 
 def read_folder_name(value: object) -> str:
-    """Return a name or number that becomes a folder of the tracking store."""
+    """Return a name or number that is valid as the name of a folder in the tracking store."""
     text = _number_text(value)
     if not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
         raise SettingValueError(f"{value!r} can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -")
@@ -91,7 +91,7 @@ def read_folder_name(value: object) -> str:
 
 
 def read_days(value: object) -> str:
-    """Return a number of days, or forever."""
+    """Return a number of days, or "forever"."""
     text = _number_text(value)
     if not (text == FOREVER_VALUE or (text.isdecimal() and int(text) > 0)):
         raise SettingValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER_VALUE!r}")
@@ -99,7 +99,7 @@ def read_days(value: object) -> str:
 
 
 def read_cron_time(value: object) -> str:
-    """Return a cron text in the syntax of `@schedule`, or off."""
+    """Return a cron text in the syntax of `@schedule`, or "off"."""
     if value is False or value == OFF_VALUE:
         return OFF_VALUE
     try:
@@ -109,7 +109,7 @@ def read_cron_time(value: object) -> str:
 
 
 def read_port(value: object) -> str:
-    """Return the number of a port."""
+    """Return the number of a port as a text."""
     text = _number_text(value)
     if not (text.isdecimal() and 0 < int(text) < 65_536):
         raise SettingValueError(f"{value!r} is not a port; write a number from 1 to 65535")
@@ -117,7 +117,7 @@ def read_port(value: object) -> str:
 
 
 def read_web_address(value: object) -> str:
-    """Return the address of a page, without a slash at its end."""
+    """Return the address of a web page, without a slash at its end."""
     text = read_text(value).rstrip("/")
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -126,7 +126,7 @@ def read_web_address(value: object) -> str:
 
 
 def read_webhook(value: object) -> str:
-    """Return an address. In it, ${NAME} means the value of a variable."""
+    """Return the address of a webhook. Every ${NAME} in it means the value of a variable."""
     text = read_text(value)
     if not re.match(r"https?://|\$\{\w+\}", text):
         raise SettingValueError("the webhook isn't an address; write https://… or ${NAME}, a variable that holds it")
@@ -134,7 +134,7 @@ def read_webhook(value: object) -> str:
 
 
 def read_variable_name(value: object) -> str:
-    """Return the name of a variable."""
+    """Return the name of an environment variable."""
     text = read_text(value)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
         raise SettingValueError("that isn't a variable's name; write the name of the one that holds the token")
@@ -142,7 +142,7 @@ def read_variable_name(value: object) -> str:
 
 
 def read_share(value: object) -> str:
-    """Return a percentage, or off."""
+    """Return a percentage, or "off"."""
     if value is False or value == OFF_VALUE:
         return OFF_VALUE
     if not isinstance(value, str) or not re.fullmatch(r"\d+(\.\d+)?%", value):
@@ -151,7 +151,7 @@ def read_share(value: object) -> str:
 
 
 def read_hours(value: object) -> str:
-    """Return a number of hours, or off."""
+    """Return a number of hours, or "off"."""
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     if value is False or text == OFF_VALUE:
         return OFF_VALUE
@@ -161,7 +161,7 @@ def read_hours(value: object) -> str:
 
 
 def _number_text(value: object) -> str:
-    """Return the text of a whole number, written with or without quotes; "" for anything else."""
+    """Return the text of a whole number, which the user may have quoted; "" for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else ""
@@ -175,7 +175,7 @@ def _read_choice(value: object, setting_name: str, choices: Sequence[str]) -> st
 
 
 def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
-    """Return the texts of a list, or of a text with spaces or commas, joined by spaces."""
+    """Return the texts of a list, or the words of a text with spaces or commas, joined by spaces."""
     items = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
     for item in items:
         if not isinstance(item, str) or not pattern.fullmatch(item):
@@ -184,12 +184,12 @@ def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
 
 
 def read_conf(value: object) -> dict[str, str]:
-    """Return Spark's own settings as texts, as Spark needs them. Dotted names may be quoted or not."""
+    """Return the user's settings of Spark, with every value as a text. The user may quote the dotted names or not."""
     return {name: _conf_text(name, conf_value) for name, conf_value in flatten_table(_read_table(value))}
 
 
 def read_sources(value: object) -> dict[str, str]:
-    """Return where the tables of each source are: catalog.schema, or a folder."""
+    """Return the location of each source's tables: a text catalog.schema, or a folder."""
     sources = {name: read_text(location) for name, location in _read_table(value).items()}
     for name in sources:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -200,7 +200,7 @@ def read_sources(value: object) -> dict[str, str]:
 
 
 def _read_table(value: object) -> Mapping[str, object]:
-    if isinstance(value, str):  # a variable holds a table as JSON
+    if isinstance(value, str):  # a variable holds the whole table as JSON
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
@@ -213,7 +213,10 @@ def _read_table(value: object) -> Mapping[str, object]:
 def flatten_table(
     table: Mapping[str, object], *, table_names: Container[str] = (), prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
-    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Keep tables in `table_names`."""
+    """Yield each value with its dotted name: spark = {master = …} is spark.master = ….
+
+    A table whose name is in `table_names` is yielded as one value.
+    """
     for name, value in table.items():
         if isinstance(value, Mapping) and prefix + name not in table_names:
             yield from flatten_table(value, table_names=table_names, prefix=f"{prefix}{name}.")
@@ -263,13 +266,14 @@ SETTING_PARSERS: Mapping[str, SettingParser] = {
     "events.origins": read_origins,
 }
 VARIABLE_PREFIX = "ONDATRA_"
-TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables; the user chooses the names in them
+# settings whose values are tables, in which the user chooses the names
+TABLE_SETTINGS = frozenset({"spark.conf", "sources"})
 SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name for name in SETTING_PARSERS}
 HTTP_PERMISSION = "on"
 
 
 def needs_http_permission(settings: Mapping[str, object]) -> bool:
-    """Return whether these settings name an unencrypted repository on another machine without allowing it."""
+    """Return whether the settings name an unencrypted repository on another machine but don't allow one."""
     parts = urlsplit(str(settings.get("maven_mirror", "")))
     is_unencrypted = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
     return is_unencrypted and settings.get("maven_http") != HTTP_PERMISSION

@@ -1,6 +1,6 @@
-"""The access to storage: S3's endpoint and keys, and addresses of folders, the same for Spark and for Python.
+"""The access to storage for Spark and for Python: S3's endpoint and keys, and the addresses of folders.
 
-The access is read from the usual S3 variables and from Spark's own settings, which take precedence.
+The endpoint and keys come from the usual S3 variables and from Spark's own settings, which take precedence.
 """
 
 import dataclasses
@@ -18,16 +18,19 @@ def _secret_field() -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class S3Access:
-    """The endpoint and keys of S3. The S3 libraries look for a missing one in a profile, or in the machine's role."""
+    """The endpoint and keys of S3.
 
-    endpoint: str | None = None  # http://127.0.0.1:9000; None: AWS
+    If a key is missing, the S3 libraries look for it in a profile or the machine's role.
+    """
+
+    endpoint: str | None = None  # such as http://127.0.0.1:9000; None: AWS
     region: str | None = None
     key: str | None = _secret_field()
     secret: str | None = _secret_field()
     token: str | None = _secret_field()
 
     def spark_conf(self) -> dict[str, str]:
-        """Return the same as Spark settings. They hold secrets, so don't pass them on a command line."""
+        """Return this access as Spark settings. They contain secrets, so don't pass them on a command line."""
         conf_values = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
@@ -40,7 +43,7 @@ class S3Access:
 
 
 def read_s3_access(variables: Mapping[str, str], conf: Mapping[str, str]) -> S3Access:
-    """Return the S3 access from the variables and Spark's settings together."""
+    """Return the S3 access that the variables and Spark's settings describe together."""
 
     def read_value(name: str, *names: str) -> str | None:
         return conf.get(SPARK_S3_PREFIX + name) or next(
@@ -68,7 +71,7 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 
 
 class StorageAddress(str):
-    """A folder's path, or an address such as s3a://bucket/folder."""
+    """The address of a folder: a path, or a URL such as s3a://bucket/folder, with the S3 access that it needs."""
 
     __slots__ = ("s3",)
     s3: S3Access
@@ -82,18 +85,18 @@ class StorageAddress(str):
         return StorageAddress(str(self) + suffix, self.s3)
 
     def join_names(self, *names: str) -> "StorageAddress":
-        """Return the address of these names below the folder."""
+        """Return the address of a file or folder below this folder."""
         return StorageAddress("/".join([self.rstrip("/"), *names]), self.s3)
 
 
 def scheme_of(address: str | os.PathLike[str]) -> str | None:
-    """Return the scheme of an address; None for a path."""
+    """Return the scheme of an address, such as s3a; None for a path."""
     scheme, separator, _ = str(address).partition("://")
     return scheme.casefold() if separator else None
 
 
 def local_path(address: str | os.PathLike[str]) -> Path | None:
-    """Return the folder or file of this machine that an address names; None if it is elsewhere."""
+    """Return the path that an address names on this machine; None if the address is elsewhere."""
     scheme = scheme_of(address)
     if scheme == LOCAL_SCHEME:
         return Path(unquote(urlsplit(str(address)).path))
@@ -101,10 +104,13 @@ def local_path(address: str | os.PathLike[str]) -> Path | None:
 
 
 def s3_access_of(address: str | os.PathLike[str]) -> S3Access:
-    """Return the access to an address. Without one, the S3 libraries find it by themselves."""
+    """Return the S3 access that an address carries. For a plain path or text, return an empty S3 access.
+
+    With an empty access, the S3 libraries find the endpoint and keys by themselves.
+    """
     return address.s3 if isinstance(address, StorageAddress) else S3Access()
 
 
 def is_readable_without_spark(address: str) -> bool:
-    """Return whether an address can be read without Spark."""
+    """Return whether Python can read the address without Spark: on this machine, or on S3."""
     return local_path(address) is not None or scheme_of(address) in S3_SCHEMES

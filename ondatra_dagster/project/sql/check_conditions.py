@@ -1,6 +1,6 @@
 """The conditions of `@constraint`, `@warning` and `@audit`, in Spark SQL, parsed without a JVM.
 
-A text that certainly is no condition is refused here. Spark checks the others when the model runs.
+This module refuses only texts that certainly aren't conditions. Spark checks the others when the model runs.
 warehouse/row_checks.py evaluates the conditions.
 """
 
@@ -28,11 +28,11 @@ MAX_NAME_LENGTH = 60
 DIGEST_LENGTH = 6
 COMPARISONS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "=": "eq", "==": "eq", "<>": "ne", "!=": "ne"}
 ARITHMETIC = {"+": "plus", "-": "minus", "*": "times", "/": "over", "%": "mod"}
-OPERATORS = {**COMPARISONS, **ARITHMETIC, "<=>": "is", "!": "not"}  # the words for operators in the names of checks
+OPERATORS = {**COMPARISONS, **ARITHMETIC, "<=>": "is", "!": "not"}  # the words for operators in a check's name
 
 
 def read_condition(value: str) -> CheckCondition:
-    """Return the condition in `value`; raise HeaderValueError if it certainly is none."""
+    """Return the condition in `value`; raise HeaderValueError if the text certainly isn't a condition."""
     statement = SELECT_PREFIX + value
     try:
         tokens = tokenize_statement(statement)
@@ -55,7 +55,7 @@ def read_condition(value: str) -> CheckCondition:
 
 
 def build_row_checks(conditions: Sequence[tuple[CheckType, CheckCondition, int]]) -> Iterator[RowCheck]:
-    """Yield a model's checks with unique names. Each is given as a check type, a condition and a line."""
+    """Yield a model's checks with unique names. Each item of `conditions` has a check type, a condition and a line."""
     names = [_check_name(word, condition) for word, condition, _ in conditions]
     for (word, condition, line), name in zip(conditions, names, strict=True):
         unique_name = name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}"
@@ -63,12 +63,12 @@ def build_row_checks(conditions: Sequence[tuple[CheckType, CheckCondition, int]]
 
 
 def _has_other_clauses(tree: exp.Select) -> bool:
-    """Return whether it has more than the SELECT list: FROM, WHERE, DISTINCT."""
+    """Return whether the parsed condition has more than a SELECT list, such as FROM, WHERE or DISTINCT."""
     return any(clause for clause_name, clause in tree.args.items() if clause_name != "expressions")
 
 
 def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
-    """Raise HeaderValueError for anything that can't check a single row."""
+    """Raise HeaderValueError for an expression that can't check a single row, such as an aggregate."""
     condition = tree.expressions[0].unnest()
     if isinstance(condition, exp.Alias | exp.Aliases):
         raise HeaderValueError(f"{value!r} has a name", "leave out AS: a check is named after its condition")
@@ -81,17 +81,17 @@ def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
 
 
 def _named_columns(tree: exp.Expr) -> Iterator[str]:
-    """Yield the columns that the condition names. For address.city this is address."""
+    """Yield the columns that the condition names. For a field such as address.city, yield the column address."""
     for column in tree.find_all(exp.Column):
         first_part = column.parts[0]
         is_quoted = isinstance(first_part, exp.Identifier) and first_part.quoted
-        # some functions are written without parentheses, and sqlglot doesn't know all of them
+        # Spark has functions without parentheses, which look like columns, and sqlglot doesn't know all of them
         if is_quoted or first_part.name.casefold() not in NONDETERMINISTIC_WORDS:
             yield first_part.name
 
 
 def _check_name(word: CheckType, condition: CheckCondition) -> str:
-    """Return a name such as constraint_amount_ge_0: Dagster allows letters, digits and _ in a check's name."""
+    """Return a name such as constraint_amount_ge_0. Dagster allows only letters, digits and _ in a check's name."""
     name_text = " ".join(OPERATORS.get(part, part) for part in condition.words)
     name_text = "_".join(re.findall(r"[A-Za-z0-9]+", name_text)).casefold()
     if not name_text or len(name_text) > MAX_NAME_LENGTH:

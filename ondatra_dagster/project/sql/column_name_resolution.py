@@ -1,7 +1,7 @@
-"""The columns of a table or subquery, by name, and the columns that each is computed from.
+"""The columns of a table or subquery by name, and the input columns that each of them is computed from.
 
-Names are resolved as in Spark. column_tracing.py traces a query with them.
-The origin of an ambiguous name is unknown; it is never guessed.
+Names are resolved as in Spark. column_tracing.py uses this module to trace a query. If a name is ambiguous, its origin
+is reported as unknown, never guessed.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from ondatra_dagster.project.model import Input
 
 
 class ColumnOrigin(NamedTuple):
-    """A column of an input."""
+    """A column of an input, as the origin of another column."""
 
     input: Input
     column: str
@@ -20,11 +20,11 @@ class ColumnOrigin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSources:
-    """The sources that a value is computed from."""
+    """The sources of a value: the columns that it is computed from."""
 
     origins: frozenset[ColumnOrigin] = frozenset()
-    is_known: bool = True  # False: it has other sources too, or none was found
-    is_json: bool = False  # the text of a JSON builder: another builder doesn't quote it
+    is_known: bool = True  # False: some sources may be missing, or none was found
+    is_json: bool = False  # True: the value is the text of a JSON builder, so another builder doesn't quote it
 
     def __or__(self, other: "ValueSources") -> "ValueSources":
         return ValueSources(
@@ -34,18 +34,18 @@ class ValueSources:
         )
 
 
-NO_SOURCES = ValueSources()  # of a literal, of the clock
+NO_SOURCES = ValueSources()  # of a value that comes from no column, such as a literal or the current time
 UNKNOWN_SOURCES = ValueSources(is_known=False)
 
 
 def merge_sources(parts: Collection[ValueSources]) -> ValueSources:
-    """Return the sources of a value that is computed from all of these."""
+    """Return the sources of a value that is computed from all these parts."""
     origins = frozenset[ColumnOrigin]().union(*(part.origins for part in parts))
     return ValueSources(origins=origins, is_known=all(part.is_known for part in parts))
 
 
 class OutputColumn(NamedTuple):
-    """A column that a query or table gives. Spark chooses the name of a column without one."""
+    """A column in the output of a query or table. If it has no name here, Spark chooses its name."""
 
     name: str | None
     sources: ValueSources
@@ -62,11 +62,11 @@ class Relation:
     """A table, subquery or function that has columns."""
 
     columns: tuple[OutputColumn, ...] = ()
-    # the sources of a column that isn't in `columns`; None: there are no others
+    # finds the sources of a column that isn't in `columns`; None: there are no other columns
     unknown_columns: UnknownColumnSources | None = None
 
     def find_column(self, name: str) -> ValueSources | None:
-        """Return the sources of the column of that name; None if there is none."""
+        """Return the sources of the column with this name; None if there is no such column."""
         matches = [column.sources for column in self.columns if column.has_name(name)]
         if matches:
             return matches[0] if len(matches) == 1 else UNKNOWN_SOURCES
@@ -75,12 +75,12 @@ class Relation:
         return UNKNOWN_SOURCES if any(column.name is None for column in self.columns) else None
 
     def with_names(self, names: Sequence[str]) -> "Relation":
-        """Return the relation with other column names, as AS t(a, b) gives them."""
+        """Return the relation with these column names, as after AS t(a, b)."""
         if not names:
             return self
         if self.unknown_columns is not None or len(names) != len(self.columns):
             lookup = self.unknown_columns
-            # a function: all of its columns have the same sources
+            # every column of a function has the same sources
             has_same_sources = lookup is not None and not self.columns
             sources = (
                 lookup(names[0]) if lookup and has_same_sources and lookup(names[0]) == lookup("") else UNKNOWN_SOURCES
@@ -90,12 +90,12 @@ class Relation:
         return Relation(columns=tuple(OutputColumn(name, column.sources) for name, column in pairs))
 
     def without_columns(self, names: Collection[str]) -> "Relation":
-        """Return the relation without the columns of these names, which are casefolded."""
+        """Return the relation without the columns with these names, which must be casefolded."""
         columns = (column for column in self.columns if column.name is None or column.name.casefold() not in names)
         return Relation(columns=tuple(columns), unknown_columns=self.unknown_columns)
 
     def union(self, other: "Relation") -> "Relation":
-        """Return the relation of a UNION: a column has the sources of both columns in its place."""
+        """Return the relation of a UNION: each column has the sources of the columns at its position on both sides."""
         if self.unknown_columns or other.unknown_columns or len(self.columns) != len(other.columns):
             return Relation(
                 columns=tuple(OutputColumn(column.name, UNKNOWN_SOURCES) for column in self.columns),
@@ -105,7 +105,7 @@ class Relation:
         return Relation(columns=tuple(OutputColumn(left.name, left.sources | right.sources) for left, right in pairs))
 
     def union_by_name(self, other: "Relation") -> "Relation":
-        """Return the relation of a UNION BY NAME: a column has the sources of both columns of its name."""
+        """Return the relation of a UNION BY NAME: a column has the sources of both columns with its name."""
         if self.unknown_columns or other.unknown_columns:
             return self.union(other)
         columns = []
@@ -122,7 +122,10 @@ class Relation:
         return Relation(columns=tuple(columns))
 
     def unpivot(self, names: Sequence[str], *, name: str, value: str) -> "Relation":
-        """Return the relation of an UNPIVOT: the names of these columns in one column, their values in another."""
+        """Return the relation of an UNPIVOT.
+
+        The names of the unpivoted columns become the values of one column, and their values those of another.
+        """
         other_relation = self.without_columns({column_name.casefold() for column_name in names})
         value_sources = merge_sources([self.find_column(column_name) or UNKNOWN_SOURCES for column_name in names])
         return Relation(
@@ -131,7 +134,7 @@ class Relation:
         )
 
     def common_columns(self, other: "Relation") -> list[str] | None:
-        """Return the names of the columns that both have; None if that is unknown."""
+        """Return the names of the columns that both relations have; None if that can't be known."""
         names = [column.name for column in (*self.columns, *other.columns)]
         if self.unknown_columns or other.unknown_columns or None in names:
             return None
@@ -139,17 +142,17 @@ class Relation:
 
 
 def unknown_sources(_: str) -> ValueSources:
-    """Return unknown sources, whatever the column's name is."""
+    """Return unknown sources for a column of any name."""
     return UNKNOWN_SOURCES
 
 
 def opaque_relation(sources: ValueSources = UNKNOWN_SOURCES) -> Relation:
-    """Return a relation that has columns of any name, all with the same sources."""
+    """Return a relation that has a column of every name, each with these sources."""
     return Relation(unknown_columns=lambda _: sources)
 
 
 def input_relation(input_: Input, columns: Sequence[str] | None) -> Relation:
-    """Return the relation of an input: with these columns, or with any if they are unknown."""
+    """Return an input as a relation: with the given columns, or with columns of any name if they are unknown."""
 
     def build_sources(name: str) -> ValueSources:
         return ValueSources(origins=frozenset({ColumnOrigin(input_, name)}))
@@ -163,31 +166,32 @@ class FromSource(NamedTuple):
     """A source in a FROM: a table, subquery or function."""
 
     name: str
-    full_name: tuple[str, ...]  # (schema, table) if columns may be qualified with both
+    full_name: tuple[str, ...]  # (schema, table) if columns may be qualified with schema and table
     relation: Relation
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class ColumnScope:
-    """The meanings that column names have in one SELECT. It grows while the FROM is read."""
+    """The meanings of column names in one SELECT. The scope grows while the items of FROM are read."""
 
     outer: "ColumnScope | None" = None
     sources: list[FromSource] = dataclasses.field(default_factory=list)
-    merged_columns: dict[str, OutputColumn] = dataclasses.field(default_factory=dict)  # of USING, by casefolded name
-    has_unknown_natural_join: bool = False  # a NATURAL join has unknown common columns
-    aliases: dict[str, ValueSources] = dataclasses.field(default_factory=dict)  # of the SELECT list, so far
+    # the columns that USING and NATURAL merge, by casefolded name
+    merged_columns: dict[str, OutputColumn] = dataclasses.field(default_factory=dict)
+    has_unknown_natural_join: bool = False  # True: the columns that a NATURAL join merges are unknown
+    aliases: dict[str, ValueSources] = dataclasses.field(default_factory=dict)  # the aliases in the SELECT list, so far
 
     def resolve_column(self, parts: Sequence[str]) -> ValueSources:
-        """Return the sources of the column with these name parts."""
+        """Return the sources of the column whose qualified name has these parts."""
         return self.find_in_scopes(parts) or UNKNOWN_SOURCES
 
     def find_in_scopes(self, parts: Sequence[str]) -> ValueSources | None:
-        """Return the column's sources in this SELECT or those around it; None if it certainly is in none."""
+        """Return the column's sources in this SELECT or one around it; None if certainly none of them has it."""
         column_sources = self.resolve_locally(parts)
         return self.outer.find_in_scopes(parts) if column_sources is None and self.outer else column_sources
 
     def resolve_locally(self, parts: Sequence[str]) -> ValueSources | None:
-        """Return the column's sources in this SELECT alone; None if it has no such column."""
+        """Return the column's sources in this SELECT alone; None if this SELECT has no such column."""
         folded_parts = tuple(part.casefold() for part in parts)
         for size in (2, 1):
             if len(parts) > size:
@@ -206,13 +210,13 @@ class ColumnScope:
         return matching_sources[0].relation.find_column(name) if matching_sources else None
 
     def sources_named(self, qualifier: tuple[str, ...]) -> list[FromSource]:
-        """Return the sources of that name, which may qualify a column."""
+        """Return the items of FROM whose name or full name is the qualifier of a column."""
         if len(qualifier) == 1:
             return [source for source in self.sources if source.name.casefold() == qualifier[0]]
         return [source for source in self.sources if source.full_name == qualifier]
 
     def find_column(self, name: str) -> ValueSources | None:
-        """Return the sources of a column without a qualifier. SELECT aliases are not considered."""
+        """Return the sources of a column without a qualifier. SELECT aliases don't count."""
         if name.casefold() in self.merged_columns:
             return self.merged_columns[name.casefold()].sources
         if self.has_unknown_natural_join:
@@ -230,7 +234,7 @@ class ColumnScope:
         return None
 
     def expand_star(self) -> Relation:
-        """Return the relation that * means."""
+        """Return the columns that * means, as a relation."""
         if self.has_unknown_natural_join:
             return opaque_relation()
         columns = list(self.merged_columns.values())
@@ -248,7 +252,7 @@ class ColumnScope:
 
 
 def _has_unlisted_columns(relation: Relation) -> bool:
-    """Return whether it may have columns whose names aren't listed."""
+    """Return whether the relation may have columns whose names aren't known."""
     return relation.unknown_columns is not None or any(column.name is None for column in relation.columns)
 
 

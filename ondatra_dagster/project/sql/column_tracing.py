@@ -1,7 +1,7 @@
 """The tracing of a query's columns, through the query's tree, to the columns that they are computed from.
 
-Only values count, not which rows there are: the columns of WHERE, ON and GROUP BY are no sources. A column that
-can't be traced is unknown.
+Only the columns that a value is computed from are its sources. The columns of WHERE, ON and GROUP BY aren't, because
+they only decide which rows there are. A column that can't be traced is unknown.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,28 +23,28 @@ from ondatra_dagster.project.sql.column_name_resolution import (
 from ondatra_dagster.project.sql.output_and_system_columns import find_certain_names
 
 JSON_FUNCTIONS = frozenset({"json_object", "json_array", "json_group_array"})
-# a mark before the name of a JSON builder in the tree: sqlglot has special grammar for json_object
+# the prefix of a JSON builder's name in the tree: without it, sqlglot parses json_object by a special grammar
 JSON_FUNCTION_MARK = "ondatra "
 # expressions that return one of their arguments unchanged
 PASS_THROUGH_FUNCTIONS = (exp.Max, exp.Min, exp.First, exp.Last, exp.AnyValue, exp.Filter, exp.Window, exp.Paren)
-MAX_RECURSION_ROUNDS = 10  # the most rounds over a recursive query; fewer if no source is new
+MAX_RECURSION_ROUNDS = 10  # the maximum number of rounds over a recursive query, which ends earlier if no source is new
 
-CteRelations = Mapping[str, Relation]  # by name, casefolded
-InputRelationLookup = Callable[[exp.Table], Relation]  # the relation of an input
+CteRelations = Mapping[str, Relation]  # relation by the casefolded name of its CTE
+InputRelationLookup = Callable[[exp.Table], Relation]  # returns the relation of an input
 
 
 def trace_columns(tree: exp.Expr, find_relation: InputRelationLookup) -> Relation:
-    """Return the columns that a whole query gives."""
+    """Return the columns of a whole query as a relation."""
     return ColumnTracer(find_relation).trace_query(tree, {}, None)
 
 
 def is_json_function(node: exp.Expr) -> bool:
-    """Return whether it calls a JSON builder, by its plain name."""
+    """Return whether the node is a call of a JSON builder by its plain name."""
     return isinstance(node, exp.Anonymous) and str(node.this).startswith(JSON_FUNCTION_MARK)
 
 
 def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
-    """Return a function that checks whether a value of the query is a JSON builder's text."""
+    """Return a function that says whether a node of the query is the text of a JSON builder."""
     tracer = ColumnTracer(lambda _: opaque_relation())
     tracer.trace_query(tree, {}, None)
 
@@ -55,7 +55,7 @@ def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
 
 
 class ColumnTracer:
-    """A tracer of one query. It stores what the columns of each SELECT can mean."""
+    """A tracer of one query. For each SELECT, it stores what column names mean there."""
 
     def __init__(self, find_relation: InputRelationLookup) -> None:
         self._relation_of = find_relation
@@ -63,7 +63,7 @@ class ColumnTracer:
         self.outputs: dict[int, Relation] = {}  # by id() of the SELECT
 
     def trace_query(self, node: exp.Expr, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
-        """Return the columns of a query or subquery."""
+        """Return the columns of a query or subquery as a relation."""
         ctes = self._trace_ctes(node, ctes, outer)
         if isinstance(node, exp.Subquery):
             relation = self._trace_parentheses(node, ctes, outer)
@@ -84,7 +84,7 @@ class ColumnTracer:
         return _apply_pivot(node, self.trace_query(node.this, ctes, outer))
 
     def _trace_ctes(self, node: exp.Expr, ctes: CteRelations, outer: ColumnScope | None) -> CteRelations:
-        """Return the relations of its WITH, by name. Each sees those before it."""
+        """Return the visible CTEs by name, with those of the node's WITH. Each CTE sees the earlier ones."""
         clause = node.args.get("with_")
         if not clause:
             return ctes
@@ -99,7 +99,7 @@ class ColumnTracer:
         return relations
 
     def _trace_recursive(self, body: exp.Expr, name: str, names: Sequence[str], ctes: CteRelations) -> Relation:
-        """Return the relation of a recursive query, traced in rounds until no column has new sources."""
+        """Return the relation of a recursive CTE. The query is traced in rounds until no column has new sources."""
         if not isinstance(body, exp.SetOperation):
             return self.trace_query(body, ctes, None).with_names(names)
         relation = self.trace_query(body.this, ctes, None).with_names(names)
@@ -113,7 +113,7 @@ class ColumnTracer:
     def _trace_set_operation(self, node: exp.SetOperation, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
         left, right = self.trace_query(node.this, ctes, outer), self.trace_query(node.expression, ctes, outer)
         if not isinstance(node, exp.Union):
-            return left  # EXCEPT and INTERSECT return rows of the left side
+            return left  # the result of EXCEPT or INTERSECT has rows of the left side only
         return left.union_by_name(right) if node.args.get("by_name") else left.union(right)
 
     def _trace_values(self, node: exp.Values, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
@@ -167,7 +167,7 @@ class ColumnTracer:
         return Relation(columns=tuple(OutputColumn(name, value_sources) for name in names or [None]))
 
     def _apply_star_except(self, star: exp.Expr, source_relation: Relation) -> Relation:
-        """Return the relation without the columns of * EXCEPT (a, b)."""
+        """Return the relation of * EXCEPT (a, b): the source's columns without a and b."""
         if star.args.get("replace") or star.args.get("rename"):
             return opaque_relation()
         return source_relation.without_columns({column.name.casefold() for column in star.args.get("except_") or ()})
@@ -179,12 +179,13 @@ class ColumnTracer:
         sources = scope.sources_named(tuple(part.casefold() for part in parts))
         if len(sources) == 1:
             return sources[0].relation
-        return opaque_relation() if sources else opaque_relation(scope.resolve_column(parts))  # a struct's fields
+        # a star over the fields of a struct column
+        return opaque_relation() if sources else opaque_relation(scope.resolve_column(parts))
 
     def add_source(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> None:
         """Add the columns of an item in FROM to the scope."""
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
-            self.add_source(node.this, scope, ctes)  # (a JOIN b): its tables keep their names
+            self.add_source(node.this, scope, ctes)  # (a JOIN b): both tables keep their names
         else:
             scope.sources.append(self._trace_source(node, scope, ctes))
         for join in node.args.get("joins") or ():
@@ -205,7 +206,7 @@ class ColumnTracer:
         return FromSource(node.alias_or_name, full_name, relation.with_names(_column_names(node)))
 
     def _trace_from_item(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
-        """Return the columns of a subquery or function in FROM."""
+        """Return the columns of a subquery or function in FROM, as a relation."""
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Query):
             return self.trace_query(node.this, ctes, scope).with_names(_column_names(node))
         if isinstance(node, exp.Query | exp.Values):
@@ -217,7 +218,7 @@ class ColumnTracer:
 
     def _trace_join(self, join: exp.Join, scope: ColumnScope, ctes: CteRelations) -> None:
         if join.kind in ("SEMI", "ANTI"):
-            return  # the right side has no output columns
+            return  # SEMI and ANTI joins return no columns of the right side
         left_scope = ColumnScope(sources=list(scope.sources), merged_columns=dict(scope.merged_columns))
         left_scope.has_unknown_natural_join = scope.has_unknown_natural_join
         self.add_source(join.this, scope, ctes)
@@ -274,7 +275,7 @@ class ColumnTracer:
                 yield from self._part_sources(named_window, scope, ctes)
 
     def is_json_value(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> bool:
-        """Return whether the value certainly is a JSON builder's text, or null."""
+        """Return whether a value certainly is null or the text of a JSON builder."""
         node = node.unalias()
         if isinstance(node, exp.Column):
             return not node.is_star and scope.resolve_column([name.name for name in node.parts]).is_json
@@ -282,7 +283,8 @@ class ColumnTracer:
             columns = self.trace_query(node, ctes, scope).columns
             return len(columns) == 1 and columns[0].sources.is_json
         if isinstance(node, exp.Cast):
-            target_type = node.args["to"]  # `node.to` raises TypeError over `a::struct<b: int>(c)`, which isn't a type
+            # `node.to` raises TypeError for `a::struct<b: int>(c)`, where it isn't a type
+            target_type = node.args["to"]
             return isinstance(target_type, exp.DataType) and bool(target_type.this == exp.DataType.Type.JSON)
         if isinstance(node, PASS_THROUGH_FUNCTIONS):
             return self.is_json_value(node.this, scope, ctes)
@@ -293,7 +295,7 @@ class ColumnTracer:
 
 
 def _choice_branches(node: exp.Expr) -> list[exp.Expr]:
-    """Return the values between which an expression chooses."""
+    """Return the values from which an expression such as CASE or COALESCE chooses one."""
     if isinstance(node, exp.Coalesce):
         return [node.this, *node.expressions]
     if isinstance(node, exp.If):
@@ -305,7 +307,7 @@ def _choice_branches(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _column_names(node: exp.Expr) -> list[str]:
-    """Return the names in AS t(a, b)."""
+    """Return the column names a and b in AS t(a, b)."""
     alias = node.args.get("alias")
     return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
 

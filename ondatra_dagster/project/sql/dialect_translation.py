@@ -1,7 +1,7 @@
-"""The translation of DuckDB's and SQLite's words to Spark's: the JSON builders, and names of types.
+"""The translation of DuckDB's and SQLite's words to Spark's: the JSON builders, and the names of types.
 
-Only the words of these calls and casts are replaced. All text between them is unchanged, to the byte, and so are
-the lines. Spark has `x::TYPE` itself, but not all of the types' names.
+Only the words of these calls and casts are replaced. All text between them, including the line breaks, stays the same.
+Spark knows `x::TYPE` itself, but it doesn't know all type names of these dialects.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -37,16 +37,17 @@ SPARK_TYPES = {
 
 
 class DialectTranslation(NamedTuple):
-    """The edits that translate a query, and the problems that have no translation."""
+    """The edits that translate a query to Spark's SQL, and problems for words that have no translation."""
 
-    edits: tuple[TextEdit, ...]  # in the order of the text, without overlaps
+    edits: tuple[TextEdit, ...]  # in the order of the query's text, without overlaps
     problems: tuple[QueryError, ...]
 
 
 def tokens_for_parser(tokens: Sequence[Token]) -> list[Token]:
-    """Return the tokens for sqlglot, with the JSON builders as plain functions: it has special grammar for them.
+    """Return the tokens for sqlglot, with the JSON builders as plain functions: sqlglot has special grammar for them.
 
-    Unknown types become text types for sqlglot. This is safe because its tree is only read, never written.
+    Types that sqlglot doesn't know become text types. This is safe because sqlglot's tree is only read, and never
+    turned back into SQL.
     """
     types = {place for head in find_type_starts(tokens) for place in find_named_types(tokens, head, SPARK_TYPES)}
     return [
@@ -72,7 +73,7 @@ def translate_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Dial
 
 
 def apply_edits(sql: str, edits: Sequence[TextEdit]) -> str:
-    """Return the text with the edits applied."""
+    """Return the query's text with the edits applied."""
     pieces: list[str] = []
     position = 0
     for edit in edits:
@@ -82,7 +83,7 @@ def apply_edits(sql: str, edits: Sequence[TextEdit]) -> str:
 
 
 def _is_json_function_call(tokens: Sequence[Token], place: int) -> bool:
-    """Return whether a JSON builder is called there, by its plain name."""
+    """Return whether a JSON builder is called at `place` by its plain name, without a qualifier."""
     return (
         tokens[place].token_type is TokenType.VAR
         and tokens[place].text.casefold() in JSON_FUNCTIONS
@@ -105,7 +106,10 @@ def _find_json_calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Itera
 
 
 def _type_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits to Spark's names for the types in x::TYPE and CAST(x AS TYPE), and from TYPE[] to ARRAY<TYPE>."""
+    """Yield the edits that replace types by Spark's, in x::TYPE and CAST(x AS TYPE).
+
+    They replace the types' names, and TYPE[] by ARRAY<TYPE>.
+    """
     for head in find_type_starts(tokens):
         for place in find_named_types(tokens, head, SPARK_TYPES):
             token = tokens[place]
@@ -124,19 +128,20 @@ def _array_edits(tokens: Sequence[Token], head: int) -> Iterator[TextEdit]:
 
 CAST_FUNCTIONS = frozenset({"cast", "try_cast"})
 NESTED_TYPES = frozenset({"array", "map", "struct"})
-TYPE_FOLLOWERS = frozenset({">", ",", "[", "not", "comment"})  # tokens after a type, but not after a field's name
+# tokens that can follow a type's name, but not a field's name
+TYPE_FOLLOWERS = frozenset({">", ",", "[", "not", "comment"})
 DECIMAL_NAMES = frozenset({"decimal", "dec", "numeric"})
 
 
 def find_bare_decimals(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
-    """Yield the decimal types without digits, as they are written, with their lines."""
+    """Yield the decimal types without digits, as the query spells them, with their lines."""
     for head in find_type_starts(tokens):
         for place in find_named_types(tokens, head, DECIMAL_NAMES):
             yield tokens[place].text, tokens[place].line
 
 
 def find_type_starts(tokens: Sequence[Token]) -> Iterator[int]:
-    """Yield the places where a cast names a type."""
+    """Yield the positions of the tokens with which the type in a cast begins."""
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.DCOLON:
             yield place + 1
@@ -150,7 +155,7 @@ def find_type_starts(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def _count_tokens_after_as(inside: Sequence[Token]) -> int:
-    """Return the number of tokens after the last AS in a CAST."""
+    """Return the number of tokens after the last AS between the parentheses of a CAST."""
     for count, token in enumerate(reversed(inside)):
         if token.token_type is TokenType.ALIAS:
             return count
@@ -158,7 +163,7 @@ def _count_tokens_after_as(inside: Sequence[Token]) -> int:
 
 
 def find_named_types(tokens: Sequence[Token], head: int, names: Container[str]) -> Iterator[int]:
-    """Yield the places in the type of words that are one of these names, without digits after it."""
+    """Yield the positions in a type where one of the `names` is used without digits in parentheses."""
     if _is_nested(tokens, head):
         places = range(head + 2, find_type_end(tokens, head))
         yield from (
@@ -172,7 +177,7 @@ def find_named_types(tokens: Sequence[Token], head: int, names: Container[str]) 
 
 
 def _is_nested(tokens: Sequence[Token], head: int) -> bool:
-    """Return whether ARRAY<…> begins there, and no comparison."""
+    """Return whether a nested type such as ARRAY<…> begins at `head`, and not a comparison with <."""
     return is_word_at(tokens, head + 1, "<") and tokens[head].text.casefold() in NESTED_TYPES
 
 
@@ -183,7 +188,7 @@ def _is_type_name(tokens: Sequence[Token], place: int, names: Container[str]) ->
 
 
 def find_type_end(tokens: Sequence[Token], head: int) -> int:
-    """Return the place after the type, before its []."""
+    """Return the position after the type that begins at `head`, before a [] that may follow."""
     if is_word_at(tokens, head + 1, "("):
         return find_parenthesis(tokens, head + 1)[1] + 1
     if not _is_nested(tokens, head):

@@ -1,4 +1,4 @@
-"""The schema of a model of kind events: column definitions such as `page STRING NOT NULL, seconds INT`, no query."""
+"""The schema of a model of kind events: column definitions such as `page STRING NOT NULL`, and no query."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ DEFINITION_REMEDY = "write them as name TYPE [NOT NULL], between commas"
 
 
 def read_event_columns(text: str) -> tuple[EventColumn, ...]:
-    """Return the columns that the text defines; raise QueryError if it has anything but definitions."""
-    # keep the lines of the text, so that an error's line is right
+    """Return the columns that the text defines; raise QueryError if the text contains anything but definitions."""
+    # keep the line breaks of the text, so that the line in an error is right
     try:
         tree = PARSER_DIALECT.parse(f"CREATE TABLE events ({text}\n)")[0]
     except (ParseError, TokenError, *PARSER_ERRORS) as error:
@@ -26,9 +26,9 @@ def read_event_columns(text: str) -> tuple[EventColumn, ...]:
 
 
 def empty_query(columns: tuple[EventColumn, ...]) -> str:
-    """Return a query that gives the columns and no row, so that the table is created like any other model's.
+    """Return a query that has the columns and returns no rows, so that the table is created like any other model's.
 
-    Each column is on the line of its definition, so that problems are reported there.
+    Each column is on the line of its definition, so that problems are reported with the right line.
     """
     return f"SELECT {', '.join(_null_columns(columns))} WHERE false"
 
@@ -76,10 +76,10 @@ PLAIN_TYPES = {
     **dict.fromkeys((SqlType.BINARY, SqlType.VARBINARY), "binary"),
 }
 NESTED_TYPES = {SqlType.ARRAY: "array", SqlType.MAP: "map", SqlType.STRUCT: "struct"}
-MAP_KEY_TYPES = frozenset(  # the types that the text of a JSON key can be converted to
+MAP_KEY_TYPES = frozenset(  # types that a JSON object's key, which is always a text, can be converted to
     {"string", "tinyint", "smallint", "int", "bigint", "decimal", "date", "timestamp", "timestamp_ntz"}
 )
-DEFAULT_DECIMAL = (10, 0)  # without digits, as in Spark
+DEFAULT_DECIMAL = (10, 0)  # the precision and scale of DECIMAL without digits, as in Spark
 MAX_DECIMAL_DIGITS = 38
 TYPE_REMEDY = "the collector accepts strings, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
 

@@ -1,6 +1,6 @@
-"""The placeholder {{ last_value }} in a query. The parser gets a literal in its place, Spark gets the value.
+"""The placeholder {{ last_value }} in a query. The parser gets a literal in its place; Spark gets the last value.
 
-No other word may be between double braces: a query is SQL, not a template.
+No other word may be between double braces, because a query is SQL and not a template.
 """
 
 import re
@@ -24,18 +24,18 @@ LAST_VALUE_PATTERN = re.compile(r"\{\{\s*last_value\s*\}\}")
 def replace_with_literals(text: str) -> str:
     """Return the text with a literal of the same length in place of everything in double braces.
 
-    Quoted text and comments stay: a text to be sent may contain {{ name }}.
+    Quoted text and comments aren't changed: a text to be sent may contain {{ name }}.
     """
     return QUOTED_OR_BRACES.sub(lambda match: f"'{match['braces'][1:-1]}'" if match["braces"] else match[0], text)
 
 
 def is_last_value(node: exp.Expr) -> bool:
-    """Return whether a node of the tree is the literal that replaces {{ last_value }}."""
+    """Return whether a node of the tree is the literal that was put in place of {{ last_value }}."""
     return isinstance(node, exp.Literal) and bool(LAST_VALUE_PATTERN.fullmatch(f"{{{node.this}}}"))
 
 
 def find_last_values(tokens: Sequence[Token], sql: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of {{ last_value }}, end exclusive; raise QueryError for other words in braces."""
+    """Yield start and end of every {{ last_value }}, end exclusive; raise QueryError for other words in braces."""
     for token in tokens:
         start, end = token.start, token.end + 1
         if token.token_type is TokenType.STRING and LAST_VALUE_PATTERN.search(token.text):

@@ -1,6 +1,6 @@
-"""The columns of a query that certainly name nothing, found without Spark if all inputs are known.
+"""The column names in a query that certainly refer to no column, found without Spark if all inputs are known.
 
-A column is skipped if it may mean something that isn't known here: nothing that Spark accepts is refused.
+A name is skipped if it may have a meaning that this module doesn't know. So no query that Spark accepts is refused.
 """
 
 import dataclasses
@@ -14,35 +14,35 @@ from ondatra_dagster.project.sql.column_tracing import ColumnTracer, InputRelati
 from ondatra_dagster.project.sql.output_and_system_columns import is_reserved_name
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 
-PIPE_OPERATOR = "|>"  # sqlglot turns pipes into other queries
+PIPE_OPERATOR = "|>"  # sqlglot rewrites pipes as other queries
 CHECKED_CLAUSES = ("expressions", "where", "group", "windows", "laterals")
 
 
-# nodes with names of their own, and nodes that the parser may have misread
+# nodes in which names have another meaning, and nodes that the parser may have misread
 UNCERTAIN_NODES = (exp.Query, exp.Lambda, exp.Kwarg, exp.PropertyEQ, exp.Star, exp.Pivot, exp.QueryTransform)
 
 
-# words that are functions or keywords of Spark, unless a column has that name
+# words that are functions or keywords of Spark, unless a column has this name
 SPARK_WORDS = frozenset(
     {"user", "session_user", "localtimestamp", "localtime", "grouping__id", "all", "default", "_metadata"}
     | {"year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second"}
     | {"microsecond", "millisecond", "both", "leading", "trailing", "timestamp_ltz", "timestamp_ntz"}
-    | {"window", "session_window", "unknown"}  # GROUP BY window(…) gives a column of that name
+    | {"window", "session_window", "unknown"}  # GROUP BY window(…) creates a column named window
 )
-SPARK_WORD_PREFIXES = ("current_", "__")  # Spark itself gives names that begin with __
+SPARK_WORD_PREFIXES = ("current_", "__")  # Spark itself creates names that begin with __
 
 
 class UnresolvedColumn(NamedTuple):
-    """A column that no visible table or subquery has."""
+    """A column name that no visible table or subquery has."""
 
-    name: str  # in the spelling of the query
-    line: int  # within the query
-    unknown: str  # the part that isn't known
-    known_names: tuple[str, ...]  # the columns that may be meant
+    name: str  # the name in the spelling of the query
+    line: int  # the line within the query
+    unknown: str  # the part of the name that isn't known
+    known_names: tuple[str, ...]  # the columns that the user may have meant
 
 
 def find_unresolved_columns(query: ParsedQuery, find_relation: InputRelationLookup) -> list[UnresolvedColumn]:
-    """Return every column that certainly can't be resolved, in the order of the text, each once a line."""
+    """Return every column name that certainly can't be resolved, sorted by line. A name is returned once per line."""
     if PIPE_OPERATOR in query.words:
         return []
     unresolved_columns = {
@@ -55,11 +55,11 @@ def find_unresolved_columns(query: ParsedQuery, find_relation: InputRelationLook
 
 
 class ScopedSelect(NamedTuple):
-    """A SELECT of a query, and the meanings of column names in it."""
+    """A SELECT of a query, and the meanings of column names in this SELECT."""
 
     select: exp.Select
     scope: ColumnScope
-    output: Relation  # its output columns: ORDER BY and HAVING see them too
+    output: Relation  # the output columns, which ORDER BY and HAVING see too
 
 
 def _unresolved_in_select(scoped_select: ScopedSelect) -> Iterator[UnresolvedColumn]:
@@ -74,7 +74,7 @@ def _unresolved_in_select(scoped_select: ScopedSelect) -> Iterator[UnresolvedCol
 
 
 def _checked_columns(scoped_select: ScopedSelect) -> Iterator[exp.Column]:
-    """Yield the columns of a SELECT that are resolved in its scope alone."""
+    """Yield the columns that can be checked: those whose names can only mean something in the SELECT's scope."""
     for clause in CHECKED_CLAUSES:
         yield from _columns_of_clause(scoped_select.select, clause)
     for join in scoped_select.select.args.get("joins") or ():
@@ -83,7 +83,7 @@ def _checked_columns(scoped_select: ScopedSelect) -> Iterator[exp.Column]:
     if scoped_select.output.unknown_columns is not None or any(
         column.name is None for column in scoped_select.output.columns
     ):
-        return  # it has output columns whose names aren't known
+        return  # ORDER BY and HAVING may mean an output column whose name isn't known
     output_names = {str(column.name).casefold() for column in scoped_select.output.columns}
     for clause in CLAUSES_AFTER_SELECT:
         columns = _columns_of_clause(scoped_select.select, clause)
@@ -109,7 +109,7 @@ def _is_uncertain(node: exp.Expr) -> bool:
 
 
 def _is_in_nested_with(select: exp.Select) -> bool:
-    """Return whether it is in a WITH of a subquery. The names that are visible there aren't resolved here."""
+    """Return whether the SELECT is in a WITH of a subquery. This module doesn't know which names are visible there."""
     node: exp.Expr = select
     while clause := node.find_ancestor(exp.With):
         node = clause
@@ -140,10 +140,10 @@ CLAUSES_AFTER_SELECT = ("having", "qualify", "order", "sort", "cluster", "distri
 
 
 def read_select_scopes(tree: exp.Expr, find_relation: InputRelationLookup) -> Iterator[ScopedSelect]:
-    """Yield every SELECT of a query, also those in its conditions."""
+    """Yield every SELECT of a query with its scope, including the SELECTs in conditions."""
     tracer = ColumnTracer(find_relation)
     tracer.trace_query(tree, {}, None)
-    for select in tree.find_all(exp.Select):  # outer SELECTs come first
+    for select in tree.find_all(exp.Select):  # find_all yields outer SELECTs first
         outer_select = select.parent_select
         if outer_select is not None and id(select) not in tracer.scopes and id(outer_select) in tracer.scopes:
             _read_condition(tracer, select, outer_select)
@@ -152,7 +152,10 @@ def read_select_scopes(tree: exp.Expr, find_relation: InputRelationLookup) -> It
 
 
 def _read_condition(flow: ColumnTracer, select: exp.Select, around: exp.Select) -> None:
-    """Trace the condition's query that contains this SELECT, unless the condition sees other names too."""
+    """Trace the subquery in a condition that contains this SELECT.
+
+    Do nothing in a clause such as HAVING, which sees further names.
+    """
     nodes = [select, *_ancestors_below(select, around)]
     if nodes[-1].arg_key not in CLAUSES_AFTER_SELECT:
         scope, ctes = flow.scopes[id(around)]
@@ -161,7 +164,7 @@ def _read_condition(flow: ColumnTracer, select: exp.Select, around: exp.Select) 
 
 
 def _ancestors_below(node: exp.Expr, around: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the ancestors of a node up to the child of `around`."""
+    """Yield the ancestors of a node, up to the child of `around`."""
     ancestor = node.parent
     while ancestor is not None and ancestor is not around:
         yield ancestor
@@ -169,7 +172,7 @@ def _ancestors_below(node: exp.Expr, around: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _complete_scope(flow: ColumnTracer, select: exp.Select) -> ColumnScope:
-    """Return a SELECT's scope, with the right sides of SEMI and ANTI joins: their ON can name them."""
+    """Return a SELECT's scope, completed by the right sides of SEMI and ANTI joins: the joins' ON can name them."""
     scope, ctes = flow.scopes[id(select)]
     complete_scope = dataclasses.replace(scope, sources=list(scope.sources))
     for join in select.find_all(exp.Join):

@@ -1,7 +1,7 @@
-"""The places where a query names its inputs. Spark gets the user's own text with only those names replaced.
+"""The places where a query names its inputs. Spark gets the user's own text with only these names replaced.
 
-CTEs shadow tables; strings and comments are no names. Columns may still be qualified with an input's name.
-An input without an alias gets one, and `mart.customers.id` becomes a column of that alias.
+A CTE can hide a table of its name. Names in strings and comments don't count. A column may be qualified with an input's
+name: the input gets an alias if it has none, and `mart.customers.id` becomes a column of this alias.
 """
 
 import collections
@@ -20,7 +20,7 @@ from ondatra_dagster.project.sql.tokenizer import QueryError
 
 class InputReferences(NamedTuple):
     references: tuple[Reference, ...]  # in the order of the text
-    lines: tuple[tuple[Input, int], ...]  # each input once, with the first line that names it
+    lines: tuple[tuple[Input, int], ...]  # each input once, with the first line of the query that names it
     unreadable_inputs: tuple[QueryError, ...]
 
     @property
@@ -29,7 +29,7 @@ class InputReferences(NamedTuple):
 
 
 class _InputUse(NamedTuple):
-    """A table in the tree, and the input that it names."""
+    """A use of an input: a table in the tree, and the input that the table's name means."""
 
     table: exp.Table
     parts: tuple[exp.Identifier, ...]
@@ -45,7 +45,7 @@ class _InputUse(NamedTuple):
 
 
 def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
-    """Return every input of the query and each place where it is named."""
+    """Return the inputs of the query, and every place where the query names one."""
     uses: list[_InputUse] = []
     errors: list[QueryError] = []
     nodes = list(query.tree.walk())
@@ -78,7 +78,10 @@ def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
 
 
 def render_spark_query(model: Model, views: Mapping[str, str], *, last_value: str | None = None) -> str:
-    """Return the model's query for Spark. `views` is by Input.name; {{ last_value }} becomes a literal."""
+    """Return the model's query for Spark.
+
+    `views` maps Input.name to the name of a view. {{ last_value }} is replaced by the literal in `last_value`.
+    """
     value_edits = [TextEdit(start, end, last_value or "NULL") for start, end in model.last_values]
     return replace_names(model.sql, model.references, views, [*model.edits, *value_edits])
 
@@ -109,12 +112,12 @@ def _replacement_text(sql: str, reference: Reference, views: Mapping[str, str]) 
 def _classify_table(
     table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], errors: list[QueryError]
 ) -> None:
-    """Add a table of the tree to `uses` if it is an input, or to `errors` if nothing creates it.
+    """Add a table of the tree to `uses` if it is an input, or to `errors` if no model, file or source has its name.
 
     CTEs and functions are skipped.
     """
     parts = tuple(part for part in table.parts if isinstance(part, exp.Identifier))
-    if len(parts) < len(table.parts):  # a table function: range(10)
+    if len(parts) < len(table.parts):  # a table function, such as range(10)
         if table.this.name.casefold() == "identifier":
             line = table.this.meta.get("line", 1)
             errors.append(QueryError(line, "IDENTIFIER() hides what is read", "write the table's name itself"))
@@ -134,7 +137,10 @@ def _classify_table(
 
 
 def _is_cte(table: exp.Table, name: str) -> bool:
-    """Return whether a WITH around the table defines the name. A CTE sees earlier ones, and itself if RECURSIVE."""
+    """Return whether a WITH around the table defines the name.
+
+    A CTE can be used by later CTEs of its WITH, and by itself if the WITH is RECURSIVE.
+    """
     node: exp.Expr | None = table.parent
     enclosing_cte: exp.Expr | None = None
     while node is not None:
@@ -155,7 +161,10 @@ def _visible_cte_names(clause: exp.With, enclosing_cte: exp.Expr | None) -> Iter
 
 
 def _needs_alias(use: _InputUse, query: ParsedQuery) -> bool:
-    """Return whether columns may be qualified with the input's name: not with a file's, and not in TABLE a.b."""
+    """Return whether the input needs an alias because columns may be qualified with its name.
+
+    A file's name can't qualify columns, and TABLE a.b can't have an alias.
+    """
     if use.table.alias or isinstance(use.input, FileInput):
         return False
     return use.start not in query.clauses.table_queries
@@ -165,21 +174,22 @@ NameParts: TypeAlias = Sequence[exp.Identifier]
 
 
 class Qualifier(NamedTuple):
-    """The qualifier of a column that must be replaced by the alias."""
+    """The qualifier of a column, which must be replaced by the alias of the column's table."""
 
     start: int
     end: int
-    table: int  # id() of the table in the tree
+    table: int  # id() of the column's table in the tree
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InputAliases:
-    by_table: Mapping[int, str]  # by id() of the table in the tree
-    full_names: Mapping[tuple[int, str], int]  # (SELECT, mart.customers) → table
-    short_names: Mapping[tuple[int, str], int | None]  # (SELECT, customers) → table; None: don't replace it
+    by_table: Mapping[int, str]  # alias by id() of the table in the tree
+    full_names: Mapping[tuple[int, str], int]  # (id() of the SELECT, mart.customers) → id() of the table
+    # (id() of the SELECT, customers) → id() of the table; None: don't replace the qualifier
+    short_names: Mapping[tuple[int, str], int | None]
 
     def find_qualifiers(self, nodes: Iterable[exp.Expr]) -> Iterator[Qualifier]:
-        """Yield every place where a column is qualified with a name other than its table's alias."""
+        """Yield the qualifiers that must be replaced: names of inputs that got an alias here."""
         for node in nodes if self.by_table else ():
             if isinstance(node, exp.Column) and len(node.parts) > 1:
                 qualifier = self._find_qualifier(
@@ -189,9 +199,10 @@ class InputAliases:
                     yield qualifier
 
     def _find_qualifier(self, column: exp.Column, parts: NameParts) -> Qualifier | None:
-        """Return the column's qualifier to replace; None if there is none.
+        """Return the column's qualifier if it must be replaced; None otherwise.
 
-        The innermost SELECT is searched first, and in it mart.customers before customers, as Spark does.
+        The innermost SELECT is searched first. Within a SELECT, mart.customers is searched before customers, as in
+        Spark.
         """
         for scope in _enclosing_selects(column):
             qualified_table = self.full_names.get((scope, _join_name_parts(parts[:2])))
@@ -222,14 +233,14 @@ NAMED_SOURCES = exp.Table | exp.Subquery | exp.UDTF  # FROM items that may quali
 
 
 class _NamedSource(NamedTuple):
-    """A named source in a FROM."""
+    """A named item of a FROM: a table, subquery or function."""
 
     node: exp.Expr
-    scopes: tuple[int, ...]  # the SELECT that it belongs to, and all SELECTs around it
+    scopes: tuple[int, ...]  # the SELECT that the item belongs to, and all SELECTs around it
 
 
 def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -> InputAliases:
-    """Return aliases for `tables`, which maps id() of a table in the tree to the parts of its name."""
+    """Return aliases for `tables`, which maps id() of a table in the tree to the parts of the table's name."""
     sources_by_name: dict[str, list[_NamedSource]] = {}
     for node in nodes:
         if isinstance(node, NAMED_SOURCES):
@@ -255,7 +266,7 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -
 
 
 def _ambiguous_scopes(sources: Sequence[_NamedSource]) -> set[int]:
-    """Return the SELECTs where a column, also one of a subquery, may see more than one source of this name."""
+    """Return the SELECTs in which a column, also one in a subquery, may see more than one FROM item with this name."""
     own_scopes = [source.scopes[0] for source in sources]
     ambiguous_scopes = {scope for scope, times in collections.Counter(own_scopes).items() if times > 1}
     for source in sources:
@@ -265,13 +276,13 @@ def _ambiguous_scopes(sources: Sequence[_NamedSource]) -> set[int]:
 
 
 def _is_semi_join_side(source: exp.Expr) -> bool:
-    """Return whether it is the right side of a SEMI or ANTI join: only the join itself sees its columns."""
+    """Return whether the item is the right side of a SEMI or ANTI join, whose columns only the join itself sees."""
     join = source.parent
     return isinstance(join, exp.Join) and join.kind in ("SEMI", "ANTI")
 
 
 def _enclosing_selects(node: exp.Expr) -> Iterator[int]:
-    """Yield the SELECT that a node belongs to, and all around it, the innermost first."""
+    """Yield the SELECT that a node belongs to, and all SELECTs around it, the innermost first."""
     select = node.parent_select
     while select is not None:
         yield id(select)

@@ -1,7 +1,7 @@
-"""The translation of json_object, json_array and json_group_array to Spark's functions; the result is text.
+"""The translation of json_object, json_array and json_group_array to Spark's functions, whose result is a text.
 
-Nulls are kept. A builder within a builder nests, also through a subquery's column, a CASE or COALESCE. So does
-`x::JSON`. Any other text is a JSON string.
+Nulls are kept. A builder's text within another builder is nested as JSON, also through a subquery's column, a CASE or
+COALESCE. The value of `x::JSON` is nested as JSON too. Any other text becomes a JSON string.
 """
 
 import dataclasses
@@ -16,13 +16,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ondatra_dagster.project.model import TextEdit
 from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
 
-# to_json by default cuts a time to milliseconds, and drops fields that are null
+# by default, to_json truncates a time to milliseconds, and drops fields that are null
 TIMESTAMP_FORMAT = "yyyy-MM-dd''T''HH:mm:ss.SSSSSS"
 TO_JSON_OPTIONS = (
     f"map('ignoreNullFields', 'false', 'timestampFormat', '{TIMESTAMP_FORMAT}XXX',"
     f" 'timestampNTZFormat', '{TIMESTAMP_FORMAT}')"
 )
-STRIP_BRACKETS = "'(?s)^.(.*).$', 1)"  # the content of [ ]: Spark has no function for the JSON of a plain value
+# removes the outer brackets: Spark writes a plain value as JSON only within an array or object
+STRIP_BRACKETS = "'(?s)^.(.*).$', 1)"
 PLAIN_TEXT = re.compile(r"'([^'\"\\\x00-\x1f]*)'")
 NESTING_DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
@@ -40,10 +41,10 @@ class JsonCall:
     """A call of a JSON builder: its tokens and its node in the tree."""
 
     node: exp.Anonymous
-    tokens: Sequence[Token]  # of the whole query
-    name_index: int  # the place of its name in `tokens`
+    tokens: Sequence[Token]  # the tokens of the whole query
+    name_index: int  # the position of the builder's name in `tokens`
     sql: str
-    is_json: Callable[[exp.Expr], bool]  # whether a value is the text of a builder
+    is_json: Callable[[exp.Expr], bool]  # returns whether a value is the text of a builder
 
     @property
     def name(self) -> str:
@@ -58,7 +59,7 @@ class JsonCall:
         return find_parenthesis(self.tokens, self.opening_index)[1]
 
     def replace_token(self, place: int, text: str) -> TextEdit:
-        """Return the edit that replaces a token. The line ends within it stay."""
+        """Return the edit that replaces a token by a text, and keeps the line breaks in the token."""
         token = self.tokens[place]
         lines = self.sql.count("\n", token.start, token.end + 1)
         return TextEdit(token.start, token.end + 1, text + "\n" * lines)
@@ -69,16 +70,16 @@ class JsonCall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextWrap:
-    """The text to add before and after an argument."""
+    """The texts to add before and after an argument."""
 
     before: str
     after: str
-    replaced_token: int | None = None  # the place of the argument, if it is replaced
+    replaced_token: int | None = None  # the position of the argument's token, if the argument itself is replaced
     replacement: str = ""
 
 
 def translate_json_call(call: JsonCall) -> list[TextEdit]:
-    """Return the edits to Spark's words; raise QueryError if a builder doesn't accept these arguments."""
+    """Return the edits that translate the call to Spark's words; raise QueryError for arguments it can't have."""
     return list(TRANSLATORS[call.name](call))
 
 
@@ -105,7 +106,10 @@ def _translate_object(call: JsonCall) -> Iterator[TextEdit]:
 def _wrap_members(
     call: JsonCall, names: Sequence[int | None], contents: Sequence[exp.Expr], is_plain: Sequence[bool]
 ) -> tuple[list[TextWrap], list[str | None]]:
-    """Return the texts around each name and value, and between them. Consecutive plain members share one to_json."""
+    """Return the texts around each name and value, and the separators between them.
+
+    Plain members in a row share one to_json.
+    """
     wraps: list[TextWrap] = []
     separators: list[str | None] = []
     for place, (name, value) in enumerate(zip(names, contents, strict=True)):
@@ -120,7 +124,10 @@ def _wrap_members(
 
 
 def _wrap_plain_member(*, is_first: bool, is_last: bool) -> tuple[TextWrap, TextWrap]:
-    """Return the texts around a plain name and value. One to_json writes all plain members in a row."""
+    """Return the texts around the name and the value of a plain member.
+
+    One to_json writes all plain members in a row, so only the first and last ones open and close it.
+    """
     name = TextWrap("regexp_extract(to_json(named_struct(" if is_first else "", "")
     return name, TextWrap("", f"), {TO_JSON_OPTIONS}), {STRIP_BRACKETS}" if is_last else "")
 
@@ -135,7 +142,7 @@ def _translate_array(call: JsonCall) -> Iterator[TextEdit]:
 def _concatenate(
     call: JsonCall, first: str, separators: Sequence[str | None], wraps: Sequence[TextWrap], last: str
 ) -> Iterator[TextEdit]:
-    """Yield the edits that concatenate all arguments. None in `separators` means that two of them form one text."""
+    """Yield the edits that concatenate all arguments. None in `separators` marks two arguments of one to_json."""
     yield call.replace_token(call.name_index, "concat")
     if not wraps:
         yield call.replace_token(call.opening_index, f"('{first}{last}'")
@@ -158,7 +165,7 @@ def _wrap_value(call: JsonCall, value: exp.Expr) -> TextWrap:
 
 
 def _wrap_name(call: JsonCall, word: int | None) -> TextWrap:
-    """Return the texts that make a name JSON. A name that is not a literal may be null; then Spark raises an error."""
+    """Return the texts that make a name a JSON string. Spark raises an error if the name is null."""
     if word is not None:
         token = call.tokens[word]
         plain_text = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
@@ -187,7 +194,7 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
 
 
 def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
-    """Return the collected value, its ORDER BY, and whether it is DISTINCT."""
+    """Return the value that json_group_array() collects, its ORDER BY, and whether it has DISTINCT."""
     example = "write json_group_array(value) or json_group_array(value ORDER BY other)"
     if len(call.node.expressions) != 1:
         raise call.call_error("takes one value", example)
@@ -200,7 +207,7 @@ def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered
         if len(value.expressions) != 1:
             raise call.call_error("takes one value", example)
         value = value.expressions[0]
-    if value is None:  # ORDER BY without a value before it
+    if value is None:  # an ORDER BY without a value before it
         raise call.call_error("takes one value", example)
     _refuse_odd_values(call, [value], example, order)
     if is_distinct and any(key.this != value for key in order):
@@ -211,7 +218,10 @@ def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered
 
 
 def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterator[TextEdit]:
-    """Yield the edits of ORDER BY a DESC, b to fields next to the value. _comparison_lambda() compares them."""
+    """Yield the edits that turn ORDER BY a DESC, b into fields next to the value.
+
+    _comparison_lambda() compares these fields.
+    """
     if not order:
         return
     order_by_index = next(
@@ -227,7 +237,7 @@ def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterat
 
 
 def _sort_direction_tokens(call: JsonCall, end: int) -> Iterator[int]:
-    """Yield the places of DESC NULLS LAST before the end of a sort key."""
+    """Yield the positions of words such as DESC NULLS LAST at the end of a sort key, which ends before `end`."""
     if is_word_at(call.tokens, end - 2, "nulls") and call.tokens[end - 1].text.casefold() in ("first", "last"):
         yield from (end - 1, end - 2)
         end -= 2
@@ -236,7 +246,10 @@ def _sort_direction_tokens(call: JsonCall, end: int) -> Iterator[int]:
 
 
 def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
-    """Return the lambda that compares two elements. Equal ones compare by their texts: the order never varies."""
+    """Return the lambda that compares two elements.
+
+    Equal elements are compared by their texts, so the order never varies.
+    """
     text = "{}.v" if is_json else f"to_json(array({{}}.v), {TO_JSON_OPTIONS})"
     left, right = text.format("l"), text.format("r")
     comparison = f"CASE WHEN {left} <=> {right} THEN 0 WHEN {left} < {right} THEN -1 ELSE 1 END"
@@ -252,7 +265,10 @@ def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
 
 
 def _find_call_end(call: JsonCall) -> int:
-    """Return the place where FILTER (…) and OVER (…) after the call end. Either word may be a column's name instead."""
+    """Return the position of the last token of the call, with the FILTER (…) and OVER (…) after it.
+
+    FILTER and OVER may also be names of columns.
+    """
     end, node = call.closing_index, call.node.parent
     for word, clause in (("filter", exp.Filter), ("over", exp.Window)):
         if not isinstance(node, clause) or not is_word_at(call.tokens, end + 1, word):
@@ -268,17 +284,17 @@ def _find_call_end(call: JsonCall) -> int:
 def _refuse_odd_values(
     call: JsonCall, values: Sequence[exp.Expr], example: str, order: Sequence[exp.Ordered] = ()
 ) -> None:
-    """Raise QueryError unless commas separate just these values, or the sort keys of a single one."""
+    """Raise QueryError unless the call has just these values between commas, or one value with these sort keys."""
     if any(isinstance(value, NON_VALUE_NODES) or value.is_star for value in values):
         raise call.call_error("takes values only", example)
-    # the parser drops words: a comma before the first argument, `as` alone, the comma of `values, 'b'`
+    # the parser silently drops words: a comma before the first argument, `as` alone, the comma of `values, 'b'`
     argument_count = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
     if argument_count != max(len(values), len(order)):
         raise call.call_error("can't be read", example)
 
 
 def _literal_arguments(call: JsonCall) -> list[int | None]:
-    """Return for each argument the place of its text, or None if it is more than one text literal."""
+    """Return the position of each argument's text literal; None for an argument that is anything else."""
     if call.closing_index == call.opening_index + 1:
         return []
     edges = [call.opening_index, *_argument_commas(call), call.closing_index]
@@ -295,7 +311,7 @@ def _argument_commas(call: JsonCall) -> list[int]:
 
 
 def _argument_tokens(call: JsonCall) -> Iterator[int]:
-    """Yield the places of the tokens between the call's parentheses that aren't in inner ones."""
+    """Yield the positions of the tokens between the call's parentheses, without those in inner parentheses."""
     depth = 0
     for place in range(call.opening_index + 1, call.closing_index):
         depth += NESTING_DEPTHS.get(call.tokens[place].token_type, 0)

@@ -1,4 +1,4 @@
-"""The columns of a query, as far as its text shows them, and the columns that ondatra and Delta add to a table."""
+"""The columns of a query that its text shows, and the columns that ondatra and Delta add to a table."""
 
 from typing import NamedTuple
 
@@ -6,38 +6,38 @@ from sqlglot import exp
 
 RESERVED_PREFIX = "__ondatra_"
 ROWID_COLUMN = "__ondatra_rowid"  # a Delta identity column: a row keeps its number until it is deleted
-CONTENT_HASH_COLUMN = "_content_hash"  # of a tracked group
-PARTITION_COLUMN = "__ondatra_partition"  # a digest of a partition's key, which names its folder
+CONTENT_HASH_COLUMN = "_content_hash"  # the hash of a tracked group's content
+PARTITION_COLUMN = "__ondatra_partition"  # a digest of a partition's key; it names the partition's folder
 REASON_COLUMN = "__ondatra_reason"  # why a row is invalid
 
 
-# the columns that Delta's change feed adds to a row
+# the columns that Delta's change feed adds to each row
 CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN = "_change_type", "_commit_version"
 FEED_COLUMNS = frozenset({CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "_commit_timestamp"})
 RESERVED_NAMES = FEED_COLUMNS | {CONTENT_HASH_COLUMN}
 
 
 def is_hidden_column(name: str) -> bool:
-    """Return whether a column is hidden from the models' readers and from pushed rows."""
+    """Return whether a column is hidden from the readers of models and from pushed rows."""
     return name == CONTENT_HASH_COLUMN or name.startswith(RESERVED_PREFIX)
 
 
 class OutputColumnName(NamedTuple):
     name: str
-    line: int  # within the query
+    line: int  # the line within the query
 
 
 class OutputColumnNames(NamedTuple):
     columns: tuple[OutputColumnName, ...]
-    is_complete: bool  # no star, and no expression that Spark names
+    is_complete: bool  # False: the SELECT has a star, or an expression that Spark names
 
     def find_column(self, name: str) -> str | None:
-        """Return the column's name in the spelling of the query."""
+        """Return the column with this name in the spelling of the query; None if there is none."""
         return next((column.name for column in self.columns if column.name.casefold() == name.casefold()), None)
 
 
 def read_output_columns(tree: exp.Expr) -> OutputColumnNames:
-    """Return the columns of a query's first SELECT. A whole UNION has their names."""
+    """Return the columns of a query's first SELECT, because these also name the columns of a UNION."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     if not isinstance(tree, exp.Select) or tree.args.get("kind"):
@@ -58,13 +58,19 @@ def is_reserved_name(name: str) -> bool:
 
 
 def _find_line(identifier: exp.Identifier, projection: exp.Expr) -> int:
-    """Return the identifier's line. `t.null` and `t.true` have no line themselves, but their table has one."""
+    """Return the identifier's line.
+
+    sqlglot gives no line to the column in `t.null` and `t.true`, so take the table's.
+    """
     lines = (node.meta["line"] for node in (identifier, *projection.walk()) if "line" in node.meta)
     return next(lines, 1)
 
 
 def find_certain_names(projection: exp.Expr) -> list[exp.Identifier]:
-    """Return the names that a projection certainly has in Spark: of a column, of its field, or after AS."""
+    """Return the names that an expression in the SELECT list certainly has in Spark.
+
+    These are the name of a column, of a column's field, or the name after AS.
+    """
     if isinstance(projection, exp.Aliases):
         nodes = projection.aliases
     elif isinstance(projection, exp.Alias):
@@ -79,7 +85,10 @@ def find_certain_names(projection: exp.Expr) -> list[exp.Identifier]:
 
 
 def _is_field(node: exp.Expr) -> bool:
-    """Return whether it is a.b.c.d.e: the field of a column. Spark names the field of an expression otherwise."""
+    """Return whether the node is a field of a column, such as a.b.c.d.e, and not of an expression.
+
+    Spark names the field of an expression differently.
+    """
     while isinstance(node, exp.Dot):
         node = node.this
     return isinstance(node, exp.Column)

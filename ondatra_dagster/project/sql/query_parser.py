@@ -1,6 +1,6 @@
-"""The parser of a model's query: its tree, and the places in its text that other modules need.
+"""The parser of a model's query. It returns the tree, and the positions in the text that other modules need.
 
-The tree is only read: Spark gets the user's own text. input_references.py finds the names of inputs.
+The tree is only read, because Spark gets the user's own text. input_references.py finds the names of inputs.
 """
 
 import dataclasses
@@ -30,23 +30,24 @@ from ondatra_dagster.project.sql.tokenizer import (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedQuery:
-    sql: str  # from its first word to its last: without comments around it, without a semicolon
+    sql: str  # the text from the first word to the last: without comments around it, without a semicolon
     tree: exp.Expr
     clauses: TableClauses
     words: tuple[str, ...]  # the words of the query, without comments and white space
-    comments: tuple[tuple[int, str], ...]  # the comments between and after its words, with their lines
+    # the comments between the query's words and after the last word, with their lines
+    comments: tuple[tuple[int, str], ...]
     is_deterministic: bool
-    dialect: DialectTranslation  # the edits to Spark's words
-    bare_decimals: tuple[tuple[str, int], ...]  # casts to a decimal without digits, with the line
-    last_values: tuple[tuple[int, int], ...]  # the places of {{ last_value }}
+    dialect: DialectTranslation  # the edits that translate other dialects to Spark's words
+    bare_decimals: tuple[tuple[str, int], ...]  # the decimal types without digits in casts, with their lines
+    last_values: tuple[tuple[int, int], ...]  # the positions of {{ last_value }}
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Return the only query in `text`; raise QueryError for none, several or one that can't be parsed.
+    """Return the only query in `text`. Raise QueryError if there is none or more than one, or if it can't be parsed.
 
     `text` begins with the query's first word.
     """
-    # the literals have the same length, so offsets are those of `text`
+    # the literals are as long as the placeholders, so offsets in the tree are offsets in `text`
     tokens = tokenize_statement(find_last_value_placeholders.replace_with_literals(text))
     sql = text[: tokens[-1].end + 1]
     clauses = read_clauses(tokens)
@@ -77,7 +78,7 @@ def _parse_tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
             description = f"|> {details['highlight'].upper()} can't be read here"
             raise QueryError(details["line"] or 1, description, "write |> SELECT or a plain SELECT") from error
         location = f" at {details['highlight']!r}" if details["highlight"] else ""
-        # "Required keyword: 'this' missing for <class …>" is about sqlglot, not about the query
+        # a message such as "Required keyword: 'this' missing for <class …>" is about sqlglot, not about the query
         reason = "something is missing" if "<class" in details["description"] else details["description"]
         description = f"the SQL can't be parsed: {reason}{location}"
         raise QueryError(details["line"] or 1, description, "correct it there") from error

@@ -1,4 +1,7 @@
-"""The properties of a query that its text shows: deterministic, ordered, row by row, above the last value."""
+"""The properties of a query that its text shows.
+
+They are: deterministic, ordered, row by row, and whether rows equal to the last value are excluded.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +12,7 @@ from ondatra_dagster.project.sql.column_tracing import JSON_FUNCTION_MARK
 from ondatra_dagster.project.sql.find_last_value_placeholders import is_last_value
 from ondatra_dagster.project.sql.tokenizer import find_parenthesis, is_word_at
 
-# nodes that make a row's result depend on other rows, or on its position
+# nodes that make the result for a row depend on other rows, or on the row's position
 MULTI_ROW_NODES = (
     exp.AggFunc,
     exp.Any,  # any(x) is an aggregate
@@ -24,7 +27,8 @@ MULTI_ROW_NODES = (
     exp.TableSample,
     exp.Distinct,
 )
-ROW_FUNCTIONS = frozenset({"json_object", "json_array"})  # functions that are hidden from sqlglot's grammar
+# functions of a single row that the tree has under another name, so that sqlglot's grammar doesn't parse them
+ROW_FUNCTIONS = frozenset({"json_object", "json_array"})
 VALUE_WRAPPERS = (exp.Paren, exp.Cast, exp.TryCast, exp.Coalesce)
 MULTI_ROW_CLAUSES = (
     *("group", "having", "qualify", "distinct", "limit", "offset", "sample", "windows", "with_"),
@@ -33,7 +37,10 @@ MULTI_ROW_CLAUSES = (
 
 
 def is_row_by_row(tree: exp.Expr) -> bool:
-    """Return whether each row of one table gives rows independently, so that only changed rows need computing."""
+    """Return whether each row of the only table gives its rows independently of others.
+
+    Then only changed rows need to be computed.
+    """
     if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in MULTI_ROW_CLAUSES):
         return False
     source = tree.args.get("from_")
@@ -49,17 +56,17 @@ def _needs_other_rows(node: exp.Expr) -> bool:
 
 
 def is_ordered(tree: exp.Expr) -> bool:
-    """Return whether the whole result is ordered."""
+    """Return whether the query orders its whole result."""
     return bool(tree.args.get("order"))
 
 
 def excludes_last_value(tree: exp.Expr) -> bool:
-    """Return whether the query reads only rows above {{ last_value }}, not rows that are equal to it."""
+    """Return whether the query reads only rows above {{ last_value }}, and no later rows that are equal to it."""
     return any(is_last_value(_unwrap_value(side)) for side in _lower_bounds(tree))
 
 
 def _lower_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the values that something must be greater than: x of `a > x`, `x < a` and `NOT a <= x`."""
+    """Yield the values that another value must be greater than: x in `a > x`, `x < a` and `NOT a <= x`."""
     for node in tree.find_all(exp.GT, exp.LTE):
         if isinstance(node, exp.LTE) == _is_negated(node):
             yield node.expression
@@ -76,7 +83,7 @@ def _is_negated(node: exp.Expr) -> bool:
 
 
 def _unwrap_value(node: exp.Expr) -> exp.Expr:
-    """Return a value without parentheses, casts and COALESCE around it."""
+    """Return the innermost value, without the parentheses, casts and COALESCE around it."""
     while isinstance(node, VALUE_WRAPPERS):
         node = node.this
     return node
@@ -91,33 +98,33 @@ NONDETERMINISTIC_FUNCTIONS = NONDETERMINISTIC_WORDS | {
     *("user", "current_catalog", "current_database", "current_schema", "version"),
     *("monotonically_increasing_id", "spark_partition_id", "input_file_name"),
     *("input_file_block_start", "input_file_block_length"),
-    *("java_method", "reflect", "try_reflect"),  # these may call any Java method
+    *("java_method", "reflect", "try_reflect"),  # these functions may call any method of Java
 }
-NONDETERMINISTIC_LITERALS = frozenset({"now", "today", "yesterday", "tomorrow"})  # timestamp 'now'
+NONDETERMINISTIC_LITERALS = frozenset({"now", "today", "yesterday", "tomorrow"})  # as in timestamp 'now'
 DATE_TYPE_WORDS = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz"})
 
 
 def is_deterministic(tokens: Sequence[Token]) -> bool:
-    """Return whether nothing in the query depends on the clock, on random numbers, or on the user who runs it."""
+    """Return whether the query's result doesn't depend on the clock, on random numbers, or on the user who runs it."""
     return not any(_is_nondeterministic(tokens, place) for place in range(len(tokens)))
 
 
 def _is_nondeterministic(tokens: Sequence[Token], place: int) -> bool:
     token = tokens[place]
     word = token.text.casefold()
-    if token.token_type is TokenType.IDENTIFIER:  # a name in backquotes: a column's, or a function's
+    if token.token_type is TokenType.IDENTIFIER:  # a name in backquotes is the name of a column or function
         return word in NONDETERMINISTIC_FUNCTIONS and is_word_at(tokens, place + 1, "(")
     if token.token_type is TokenType.STRING:
         follows_type = place > 0 and tokens[place - 1].text.casefold() in DATE_TYPE_WORDS
         return follows_type and word.strip() in NONDETERMINISTIC_LITERALS
     if token.token_type is TokenType.TABLE_SAMPLE:
         return not _is_repeatable_sample(tokens, place + 1)
-    if word == "unix_timestamp":  # with an argument it is deterministic
+    if word == "unix_timestamp":  # unix_timestamp with an argument is deterministic
         return is_word_at(tokens, place + 1, "(") and is_word_at(tokens, place + 2, ")")
     return word in NONDETERMINISTIC_WORDS or (word in NONDETERMINISTIC_FUNCTIONS and is_word_at(tokens, place + 1, "("))
 
 
 def _is_repeatable_sample(tokens: Sequence[Token], place: int) -> bool:
-    """Return whether the sample at `place` is the same each time: (10 PERCENT) REPEATABLE (1)."""
+    """Return whether the sample at `place` always has the same rows, as with (10 PERCENT) REPEATABLE (1)."""
     end = find_parenthesis(tokens, place)[1] if is_word_at(tokens, place, "(") else place
     return is_word_at(tokens, end + 1, "repeatable")

@@ -1,7 +1,8 @@
-"""The clauses around a table's name that its replacement must respect: WITH (…), TABLESAMPLE (…), TABLE a.b.
+"""The clauses around a table's name that must be known before the name is replaced.
 
-sqlglot doesn't know the first and the last of them, nor MAX RECURSION LEVEL. So the tokens are read here and
-rewritten for sqlglot. Every clause is stored by the offset of the name that it belongs to.
+These are WITH (…), TABLESAMPLE (…) and TABLE a.b. sqlglot doesn't know WITH (…), TABLE a.b and MAX RECURSION LEVEL. So
+this module reads them from the tokens and rewrites the tokens for sqlglot. Every clause is stored by the offset of the
+name that it belongs to.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ TOKENS_BEFORE_QUERY = frozenset(
 
 
 class FileOptionsClause(NamedTuple):
-    """A WITH ('header' = 'true') after a file's name."""
+    """A clause such as WITH ('header' = 'true') after a file's name."""
 
     end: int
     values: tuple[tuple[str, str], ...]
@@ -27,13 +28,13 @@ class FileOptionsClause(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableClauses:
-    options: Mapping[int, FileOptionsClause]  # by the end of the name before them
-    sample_ends: Mapping[int, int]  # the end of TABLESAMPLE (…), by the end of the text before it
-    table_queries: frozenset[int]  # the starts of the names in TABLE a.b: they can't have an alias
+    options: Mapping[int, FileOptionsClause]  # by the end of the file's name
+    sample_ends: Mapping[int, int]  # the end of TABLESAMPLE (…), by the end of the text before this clause
+    table_queries: frozenset[int]  # the starts of the names in TABLE a.b, which can't have an alias
 
 
 def read_clauses(tokens: Sequence[Token]) -> TableClauses:
-    """Return all such clauses of a statement."""
+    """Return the clauses of a statement that this module knows."""
     return TableClauses(
         options=dict(_find_file_options(tokens)),
         sample_ends=dict(_find_sample_ends(tokens)),
@@ -44,7 +45,7 @@ def read_clauses(tokens: Sequence[Token]) -> TableClauses:
 
 
 def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
-    """Yield the tokens without file options and recursion limits, and with FROM a.b for TABLE a.b."""
+    """Yield the tokens without file options and recursion limits, and with FROM a.b instead of TABLE a.b."""
     options_end = -1
     last_end = -1
     limits = {place + word for place in _find_recursion_limits(tokens) for word in range(4)}
@@ -61,7 +62,7 @@ def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) ->
 
 
 def _find_recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
-    """Yield the places where MAX RECURSION LEVEL 5 begins."""
+    """Yield the positions where a clause such as MAX RECURSION LEVEL 5 begins."""
     if any(token.token_type is TokenType.RECURSIVE for token in tokens):
         for place in range(len(tokens) - 3):
             words = (token.text.casefold() for token in tokens[place : place + 3])
@@ -76,11 +77,12 @@ def _is_table_query_start(tokens: Sequence[Token], place: int) -> bool:
         return True
     type_before = tokens[place - 1].token_type
     is_argument = type_before is TokenType.L_PAREN and place > 1 and tokens[place - 2].token_type is TokenType.VAR
-    return type_before in TOKENS_BEFORE_QUERY and not is_argument  # f(TABLE a.b) is no query
+    # TABLE a.b as an argument, as in f(TABLE a.b), isn't a query
+    return type_before in TOKENS_BEFORE_QUERY and not is_argument
 
 
 def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptionsClause]]:
-    """Yield every WITH (…) after a qualified name, with the end of that name."""
+    """Yield every WITH (…) after a qualified name, with the position where the name ends."""
     for place in range(3, len(tokens) - 1):
         if (
             tokens[place].token_type is TokenType.WITH
@@ -95,7 +97,10 @@ def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptio
 
 
 def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of 'header' = 'true', sep ';'. The equals sign may be missing, and a name may have dots."""
+    """Yield the names and values of options such as 'header' = 'true' or sep ';'.
+
+    The equals sign may be missing, and a name may have dots.
+    """
     pair: list[Token] = []
     for token in (*tokens, None):
         if token is not None and token.token_type is not TokenType.COMMA:
@@ -110,7 +115,7 @@ def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
 
 
 def _find_sample_ends(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Yield for every TABLESAMPLE (…) [REPEATABLE (…)] where the text before it ends, and where it ends."""
+    """Yield where the text before every TABLESAMPLE (…) [REPEATABLE (…)] ends, and where this clause ends."""
     for place in range(1, len(tokens) - 1):
         if tokens[place].token_type is TokenType.TABLE_SAMPLE:
             _, close = find_parenthesis(tokens, place + 1)

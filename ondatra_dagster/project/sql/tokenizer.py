@@ -1,4 +1,4 @@
-"""The tokens of exactly one statement without its hints, and the comments between its words."""
+"""The tokens of exactly one statement, without the hints for Spark's optimizer, and the comments between its words."""
 
 import itertools
 import logging
@@ -8,33 +8,38 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-PARSER_DIALECT = Databricks()  # a superset of Spark's
-logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # its warnings are problems here, with a text of our own
+PARSER_DIALECT = Databricks()  # sqlglot's Databricks dialect, a superset of Spark's SQL
+# hide sqlglot's warnings: ondatra reports them as problems in its own words
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
-# the errors that sqlglot's parser raises besides its own, over unexpected words
+# the errors that sqlglot's parser raises for unexpected words, in addition to its own error classes
 PARSER_ERRORS = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 TOKENS_NEEDING_MORE = frozenset({TokenType.COMMA, TokenType.SELECT})
-TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # these can't follow those
+# tokens that can't follow those in TOKENS_NEEDING_MORE
+TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})
 
 
 class QueryError(ValueError):
-    """The error for a query that can't be used: the place, the reason, and what to do."""
+    """The error for a query that can't be used: the line, the reason, and what to do."""
 
     def __init__(self, line: int, description: str, remedy: str) -> None:
-        self.line = line  # within the query, from 1
+        self.line = line  # the line within the query, from 1
         self.description = description
         self.remedy = remedy
         super().__init__(f"{description}; {remedy}")
 
 
 def tokenize_statement(text: str) -> list[Token]:
-    """Return the tokens of the only statement in `text`; raise QueryError for none, several or an open quote."""
+    """Return the tokens of the only statement in `text`.
+
+    Raise QueryError if there is none or more than one, or if a quote isn't closed.
+    """
     try:
         tokens = PARSER_DIALECT.tokenize(text)
     except TokenError as error:
         remedy = "close the quote or comment that is still open"
         raise QueryError(_find_unreadable_line(text), "the query can't be read to its end", remedy) from error
-    # sqlglot reads /*+ broadcast(b) */ as a table; and a hint changes no row
+    # sqlglot would read /*+ broadcast(b) */ as a table, and a hint changes no row
     tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
@@ -46,7 +51,7 @@ def tokenize_statement(text: str) -> list[Token]:
 
 
 def _find_unreadable_line(text: str) -> int:
-    """Return the first line that can't be tokenized: sqlglot reports none."""
+    """Return the first line that can't be tokenized, because sqlglot's error names no line."""
     lines = text.splitlines(keepends=True)
     for line_count in range(len(lines) - 1, 0, -1):
         try:
@@ -64,7 +69,7 @@ def _refuse_second_statement(tokens: Sequence[Token]) -> None:
 
 
 def _refuse_incomplete_lists(tokens: Sequence[Token]) -> None:
-    """Raise QueryError for a comma or SELECT with nothing after it. sqlglot accepts some of them, Spark none."""
+    """Raise QueryError if nothing follows a comma or SELECT. Spark accepts none of these, but sqlglot accepts some."""
     for token, next_token in itertools.pairwise((*tokens, None)):
         if (
             token
@@ -75,7 +80,7 @@ def _refuse_incomplete_lists(tokens: Sequence[Token]) -> None:
 
 
 def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
-    """Yield the texts between words, and after the last, that contain line comments, with their lines."""
+    """Yield the gaps between words, and after the last word, that contain line comments, with their lines."""
     starts = [token.start for token in tokens[1:]] + [len(text)]
     for token, start in zip(tokens, starts, strict=True):
         gap_text = text[token.end + 1 : start]
@@ -86,7 +91,7 @@ def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str
 
 
 def _refuse_long_comment(gap: str, line: int) -> None:
-    """Raise QueryError for a line comment that continues on the next line, but only in Spark."""
+    """Raise QueryError for a line comment that ends in a backslash: only Spark continues it on the next line."""
     for number, comment in enumerate(gap.split("\n")[:-1], start=line):
         if "--" in comment and comment.endswith("\\"):
             description = "a comment ends in \\, and Spark continues it on the next line"
@@ -94,7 +99,7 @@ def _refuse_long_comment(gap: str, line: int) -> None:
 
 
 def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:
-    """Return the tokens in the parenthesis that opens at `place`, and the place where it closes."""
+    """Return the tokens in the parenthesis that opens at `place`, and the position where it closes."""
     depth = 0
     for index in range(place, len(tokens)):
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(tokens[index].token_type, 0)
@@ -104,7 +109,7 @@ def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Toke
 
 
 def is_word_at(tokens: Sequence[Token], place: int, word: str) -> bool:
-    """Return whether that word is at `place`."""
+    """Return whether the token at `place` is the word."""
     return 0 <= place < len(tokens) and tokens[place].text.casefold() == word
 
 

@@ -1,1 +1,4 @@
-"""The conformance kit: it describes each error of a push function. Users import it from `ondatra_dagster.testing`."""
+"""The conformance kit, which describes each error of a push function.
+
+Users import it from `ondatra_dagster.testing`.
+"""

@@ -1,4 +1,4 @@
-"""The difference between two states of the fake API, in words."""
+"""The differences between two states of the fake API, described in words."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -8,19 +8,19 @@ import orjson
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.fake_api import GENERATED_ID_PREFIX, State
 
-MAX_SHOWN_RECORDS = 3  # records that a message names
-MAX_RECORD_LETTERS = 120  # characters of a record that a message shows
+MAX_SHOWN_RECORDS = 3  # the number of records that a message names
+MAX_RECORD_LETTERS = 120  # the number of characters of a record that a message shows
 ApiContent = Mapping[str, Json]  # the path of a record → the record
 
 
 def comparable_content(state: State) -> ApiContent:
-    """Return the records without the API's generated ids: these depend on the order of the calls."""
+    """Return the API's records without the ids that the API generated: these depend on the order of the calls."""
     records_with_own_id = {path: record for path, record in state.items() if not _has_generated_id(path)}
     texts_by_collection = collections.defaultdict(list)
     for path, record in state.items():
         if _has_generated_id(path):
             texts_by_collection[path.rpartition("/")[0]].append(_record_text(record))
-    # two equal records get two paths
+    # two equal records get different paths
     generated_paths = {
         f"{path}/{GENERATED_ID_PREFIX}{number} {record}": record
         for path, records in texts_by_collection.items()
@@ -31,7 +31,7 @@ def comparable_content(state: State) -> ApiContent:
 
 
 def describe_differences(expected_content: ApiContent, actual_content: ApiContent) -> str:
-    """Describe the missing, surplus and changed records; return an empty text when the contents are equal."""
+    """Describe the missing, surplus and changed records; return an empty text if the contents are equal."""
     differences = list(_list_differences(expected_content, actual_content))
     more_note = f", and {len(differences) - MAX_SHOWN_RECORDS} more" if len(differences) > MAX_SHOWN_RECORDS else ""
     return "; ".join(differences[:MAX_SHOWN_RECORDS]) + more_note

@@ -1,6 +1,6 @@
-"""The rules of the push contract, without faults and with them.
+"""The rules of the push contract, checked without faults and with faults of the API.
 
-A rule gets a harness and a case, and yields a sentence for each error of the function.
+A rule gets a harness and a case, and yields a sentence for each error of the push function.
 """
 
 import urllib.parse
@@ -23,7 +23,7 @@ from ondatra_dagster.testing.fake_api_server import Fault, RecordedCall
 
 
 def check_every_row_has_status(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that every row of each version is delivered, in the batches that the function configures."""
+    """Check that every row of each version is delivered, in batches of the size that the function configures."""
     with stage.open_run() as run, capture_push_warnings() as warnings:
         for rows in case.versions:
             run.write_version(rows)
@@ -47,7 +47,7 @@ def _undelivered_message(result: RowResult) -> str:
 
 
 def check_batch_size_independence(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that the API's content doesn't depend on batches: chance decides which rows share one."""
+    """Check that the API's content doesn't depend on the batch size: chance decides which rows share a batch."""
     expected_content = contents_after_versions(stage, case)[-1]
     for size in (1, 2):
         with stage.open_run() as run:
@@ -60,7 +60,7 @@ def check_batch_size_independence(stage: PushHarness, case: PushCase) -> Iterato
 
 
 def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that inserts, updates and deletes leave the API as if it had received the last version alone."""
+    """Check that inserts, updates and deletes leave the API as if it had only received the last version."""
     if not case.must_mirror_table:
         return
     actual_content = contents_after_versions(stage, case)[-1]
@@ -72,12 +72,12 @@ def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]
 
 
 def contents_after_versions(stage: PushHarness, case: PushCase) -> list[ApiContent]:
-    """Return the API's content after each version, without faults."""
+    """Return the API's content after each version, delivered without faults."""
     return deliver_versions(stage, case)[0]
 
 
 def deliver_versions(stage: PushHarness, case: PushCase) -> tuple[list[ApiContent], list[str]]:
-    """Return the API's content after each version, and each call of all versions as "METHOD path"."""
+    """Return the API's content after each version, and the calls of all versions, each as "METHOD path"."""
     contents = []
     with stage.open_run(case) as run:
         for rows in case.versions:
@@ -87,7 +87,10 @@ def deliver_versions(stage: PushHarness, case: PushCase) -> tuple[list[ApiConten
 
 
 def _final_table_rows(case: PushCase) -> Sequence[Row]:
-    """Return the table's last rows: merge and partition keep rows that their query no longer gives."""
+    """Return the table's rows after the last version.
+
+    The kinds merge and partition keep rows that the query no longer returns.
+    """
     if case.kind not in ("merge", "partition"):
         return case.versions[-1]
     newest_rows_by_key: dict[str, list[Row]] = {}
@@ -100,7 +103,7 @@ def _final_table_rows(case: PushCase) -> Sequence[Row]:
 
 
 def check_repeated_batch_repeats_calls(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that a batch which is repeated after a crash makes the same calls, so that its journal answers them."""
+    """Check that a batch that is repeated after a crash makes the same calls, so that its journal can answer them."""
     with stage.open_run() as run:
         for rows in case.versions:
             run.write_version(rows)
@@ -122,7 +125,7 @@ def _new_call_message(play: ConformanceRun, push: RecordedPush) -> str | None:
 
 
 def check_finalize_reports_failure(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that finalize() fails when its call fails: once it has returned, it isn't called again."""
+    """Check that finalize() fails if its call fails, because it isn't called again after it has returned."""
     if "finalize" not in stage.library.config.functions:
         return
     with stage.open_run() as run:
@@ -153,7 +156,7 @@ ONE_FAULT = (
 
 
 def check_one_failed_call_recovers(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that after any single failed call, retries lead to the same content as without the failure."""
+    """Check that after any single failed call, retries lead to the same content as without this failure."""
     expected_contents, calls = deliver_versions(stage, case)
     for number, call in enumerate(calls, 1):
         for fault_text, fault in ONE_FAULT:
@@ -164,7 +167,7 @@ def check_one_failed_call_recovers(stage: PushHarness, case: PushCase) -> Iterat
                 run.run_until_settled()
                 if problem := _recovery_problem(run, expected_contents[version]):
                     yield f"when {call} {fault_text}: {problem}"
-                    break  # the other faults would give the same message
+                    break  # the other faults would lead to the same message
 
 
 def format_call(call: RecordedCall) -> str:
@@ -172,7 +175,7 @@ def format_call(call: RecordedCall) -> str:
 
 
 def _write_until_call(play: ConformanceRun, case: PushCase, number: int, fault: Fault) -> int | None:
-    """Let the call with that number fail; return the version whose run made it, or None if no run did."""
+    """Make the call with this number fail. Return the version whose run made this call, or None if no run made it."""
     play.api.faults.at[number] = fault
     for version, rows in enumerate(case.versions):
         play.write_version(rows)
@@ -195,7 +198,7 @@ def _recovery_problem(play: ConformanceRun, expected_content: ApiContent) -> str
 
 
 def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that rows which the API refuses don't count as delivered, and arrive when they are replayed."""
+    """Check that rows which the API refuses don't count as delivered, and that a replay delivers them."""
     expected_contents, calls = deliver_versions(stage, case)
     for number, call in enumerate(calls, 1):
         with stage.open_run() as run:
@@ -204,7 +207,7 @@ def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterat
                 continue
             is_reported = bool(run.state.depth or run.dead_letters)
             if is_reported and case.model_kind.replaces_rows:
-                continue  # a replayed delete also deletes the rows that replaced the old ones
+                continue  # a replayed delete would also delete the rows that replaced the old ones
             run.replay_dead()
             run.run_until_settled()
             if differences := describe_differences(expected_contents[version], comparable_content(run.api.state)):
@@ -225,11 +228,14 @@ ALL_FAULTS = {
     "not answered": (Fault(times=None, drop="before"), RETRYABLE_REASON),
     "done without an answer": (Fault(times=None, drop="after"), RETRYABLE_REASON),
 }
-OUTAGE_RUNS = 4  # three failed batches stop a run, and each operation needs its turn
+OUTAGE_RUNS = 4  # a run stops after three failed batches, and each operation has to be tried
 
 
 def check_failure_verdicts(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that while all calls fail, no row counts as delivered, and no row is rejected that a retry may deliver."""
+    """Check the verdicts on rows while all calls fail.
+
+    No row may count as delivered, and no row may be rejected that a retry can deliver.
+    """
     expected_contents = contents_after_versions(stage, case)
     for version in range(len(case.versions)):
         for fault_text, (fault, verdict_reason) in ALL_FAULTS.items():
@@ -247,7 +253,7 @@ def check_failure_verdicts(stage: PushHarness, case: PushCase) -> Iterator[str]:
 
 
 def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, fault: Fault) -> list[RecordedPush]:
-    """Return the results of a version all of whose calls fail, with one unit in each batch."""
+    """Return the pushes of a version during an outage: all calls fail, and each batch has one unit."""
     for rows in case.versions[:version]:
         play.deliver_version(rows)
     play.write_version(case.versions[version])
@@ -256,7 +262,10 @@ def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, faul
 
 
 def _wrong_verdict_messages(pushes: Sequence[RecordedPush], label: str, reason: str) -> Iterator[str]:
-    """Yield one message for each operation: the same line of the function handles all its rows."""
+    """Yield a message for each operation with a wrong verdict.
+
+    One message is enough, because the same line of the function handles all rows of an operation.
+    """
     reported_operations = set()
     for push in pushes:
         for result in push.results() if push.calls else ():
@@ -267,7 +276,10 @@ def _wrong_verdict_messages(pushes: Sequence[RecordedPush], label: str, reason: 
 
 
 def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that push() takes a null in any column outside the key: a failure there blocks all rows of the batch."""
+    """Check that push() accepts a null in any column outside the key.
+
+    Otherwise one null blocks all rows of its batch.
+    """
     column_names = dict.fromkeys(name for row in case.versions[0] for name in row)
     for name in column_names:
         if name in case.key or name in case.never_null:
@@ -286,25 +298,25 @@ def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str
 
 ODD_KEY = "a/b c?d#e&f é"
 QUOTED_ODD_KEY = urllib.parse.quote(ODD_KEY, safe="")
-ODD_KEY_ENDING = "e&f é"  # missing in a path that was cut off
+ODD_KEY_ENDING = "e&f é"  # the ending is missing if the API gets a path that was cut off
 
 
 def check_odd_keys_are_quoted(stage: PushHarness, case: PushCase) -> Iterator[str]:
-    """Check that a slash in a key doesn't lead to another address."""
+    """Check that a key with a slash is quoted in paths, so that it doesn't lead to another path."""
     name = case.key[0] if case.key else ""
     old_key = case.versions[0][0].get(name)
     if not isinstance(old_key, str):
         return
     odd_case = case.with_versions(*([_with_odd_key(row, name, old_key) for row in rows] for rows in case.versions))
     paths = contents_after_versions(stage, case)[-1].keys()
-    # an `answer` function of the user may name records without quoting
+    # a user's `answer` function may store records without quoting their names
     expected_paths = [{_path_with_key(path, old_key, key) for path in paths} for key in (QUOTED_ODD_KEY, ODD_KEY)]
     with stage.open_run(odd_case) as run:
         for rows in odd_case.versions:
             run.write_version(rows)
             verdicts = {result.outcome.verdict for result in flatten_results(run.run_sync())}
             if Verdict.REJECT in verdicts:
-                return  # the API refuses such keys
+                return  # the API refuses such keys, so there is nothing to check
             if Verdict.ERROR in verdicts:
                 break
         actual_paths = set(comparable_content(run.api.state))
@@ -339,10 +351,10 @@ LATER_RULES: tuple[Rule, ...] = (
 
 
 def problems_of(case: PushCase) -> list[str]:
-    """Return a sentence for each error of the function; an empty list when it keeps the contract.
+    """Return a sentence for each error of the push function; an empty list if it keeps the contract.
 
-    The function runs with a real queue and a fake API, through all versions of the case and every fault.
-    All calls go to the fake API on this machine, whatever addresses the function has.
+    The function runs with a real queue and a fake API, through all versions of the case and every fault. All its calls
+    go to the fake API on this machine, whatever addresses it has.
     """
     try:
         library = load_library(case.library_path)
@@ -350,6 +362,6 @@ def problems_of(case: PushCase) -> list[str]:
         return [str(problem) for problem in error.problems]
     with open_harness(library, case) as harness:
         problems = list(check_every_row_has_status(harness, case))
-        if not problems:  # otherwise every other rule would report the same error
+        if not problems:  # if this rule found problems, every other rule would report the same ones
             problems = [problem for rule in LATER_RULES for problem in rule(harness, case)]
     return list(dict.fromkeys(problems))

@@ -1,4 +1,4 @@
-"""A table of any kind in plain Python, with a change feed like Delta's: the conformance kit's warehouse."""
+"""A table of any kind in plain Python, with a change feed like Delta's. It is the conformance kit's warehouse."""
 
 import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ RowChanges: TypeAlias = Iterator[tuple[ChangeType, int, Row]]  # change type, ro
 
 
 class InMemoryTable:
-    """The table of one case."""
+    """The table of one test case."""
 
     def __init__(self, case: PushCase, shape: UnitKind) -> None:
         self._case = case
@@ -28,7 +28,7 @@ class InMemoryTable:
         self.layout = Layout(tuple(_case_columns(case)))
 
     def write_rows(self, query_rows: Sequence[Row]) -> FeedSegment:
-        """Write the query's rows to the table, and return the changes that its feed has for this version."""
+        """Write the query's rows as a new version. Return the changes in the table's feed for this version."""
         self._version += 1
         row_changes = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in query_rows]))
         previous_version = -1 if self._version == 1 else self._version - 1
@@ -36,7 +36,7 @@ class InMemoryTable:
         if self._is_single_unit:
             changes = self._whole_content() if changes else []
         elif is_named_by_key(self._case.model_kind, self._shape):
-            changes.sort(key=lambda change: change.key)  # changes of one key follow each other
+            changes.sort(key=lambda change: change.key)  # the feed has all changes of one key next to each other
         return FeedSegment(previous_version, self._version, [FeedPage(self.layout, changes)])
 
     @property
@@ -44,7 +44,10 @@ class InMemoryTable:
         return self._shape is UnitKind.MIRROR and not self._case.key
 
     def _whole_content(self) -> list[RowChange]:
-        """Return the table's rows as one unit; an empty table gives a delete with an empty list."""
+        """Return the table's rows as the changes of one unit.
+
+        For an empty table, return a delete with an empty list.
+        """
         inserts = [self._build_change(ChangeType.INSERT, rowid, row) for rowid, row in self._rows.items()]
         return inserts or [RowChange("", 0, ChangeType.DELETE, self._version, "[]")]
 
@@ -97,7 +100,10 @@ class InMemoryTable:
                 yield from self._update_row(rowid, row)
 
     def _write_by_key(self, query_rows: list[Row]) -> RowChanges:
-        """Replace whole groups or partitions. Groups that get no rows are deleted, such partitions are kept."""
+        """Replace the groups or partitions that differ.
+
+        Groups without new rows are deleted; such partitions are kept.
+        """
         new_rows: dict[str, list[Row]] = collections.defaultdict(list)
         old_rowids: dict[str, list[int]] = collections.defaultdict(list)
         for row in query_rows:

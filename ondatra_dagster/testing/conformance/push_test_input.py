@@ -1,4 +1,4 @@
-"""A test case of a push function: its file, and versions of its rows."""
+"""A test case of a push function: the function's file, and versions of the rows to push."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,22 @@ Row: TypeAlias = Mapping[str, Json]
 class PushCase:
     """A test case of one push function, as one model uses it.
 
-    `versions` is what the model's query gives, run after run. Rows appear, change and disappear; the API has to
-    accept all of them. Values are as push() gets them: dates and decimals are texts.
+    `versions` has the rows that the model's query returns in each run. Rows appear, change and disappear. The API has
+    to accept all of them. Values have the form in which push() gets them: dates and decimals are texts.
     """
 
     library: Path | str  # lib/NAME.star
     kind: str
     versions: Sequence[Sequence[Row]]
     key: Sequence[str] = ()  # the columns of @unique_key, @group_key or @partitioned_by
-    arguments: Sequence[str] = ()  # of @sink: name('x', 'y')
-    types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of columns, as Spark spells them
-    answer: AnswerFunction | None = None  # how your API differs from a plain REST API
+    arguments: Sequence[str] = ()  # the arguments in @sink: name('x', 'y')
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # column → its type, as Spark spells it
+    answer: AnswerFunction | None = None  # answers calls in which your API differs from a plain REST API
     id_fields: Sequence[str] = ()  # the fields that name a POSTed record in its address; default: the key
     heeds_idempotency_keys: bool = False  # whether your API carries out a repeated call only once
-    is_mirror: bool | None = None  # the API's final content equals the table; default: all kinds but append and scd2
-    never_null: Sequence[str] = ()  # columns without nulls; the key's columns needn't be named
+    # whether the API's final content equals the table; default: True for all kinds except append and scd2
+    is_mirror: bool | None = None
+    never_null: Sequence[str] = ()  # columns that never contain a null, in addition to the key's columns
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,7 +51,7 @@ class PushCase:
 
     @property
     def must_mirror_table(self) -> bool:
-        """Return whether the API's content follows from the table alone."""
+        """Return whether the API's final content depends only on the table, and not on its earlier versions."""
         return self.kind not in ("append", "scd2") if self.is_mirror is None else self.is_mirror
 
     def with_versions(self, *versions: Sequence[Row]) -> "PushCase":

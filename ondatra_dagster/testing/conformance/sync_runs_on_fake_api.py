@@ -1,4 +1,4 @@
-"""A harness for a push function: a table, a real queue, the function, and a fake API that it calls."""
+"""A harness for a push function: a table, a real queue, the push function, and a fake API that gets its calls."""
 
 import contextlib
 import dataclasses
@@ -37,9 +37,9 @@ from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
 from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
 from ondatra_dagster.testing.fake_api_server import RecordedCall
 
-RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than the wait before any retry
+RUN_INTERVAL_SECONDS = 2 * 86_400.0  # the time between two runs, longer than the wait before any retry
 CONNECTIONS = 8
-MAX_RUNS = 12  # more than the attempts that a row has
+MAX_RUNS = 12  # more runs than the attempts that a row has
 OPERATION_NAMES = {
     ChangeType.INSERT: "insert",
     ChangeType.UPDATE_POSTIMAGE: "update",
@@ -51,7 +51,7 @@ OPERATION_NAMES = {
 class RowResult(NamedTuple):
     """The result that push() gave for one row."""
 
-    operation: str  # insert, update, delete
+    operation: str  # insert, update or delete
     key: str
     rowid: int
     outcome: RowOutcome
@@ -63,14 +63,17 @@ class RowResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPush:
-    """A batch that push() or poll() got, its result, and the calls that were made for it."""
+    """A batch that push() or poll() got, the result, and the calls that were made for the batch."""
 
     parcel: PushBatch
     push_result: PushResult
     calls: Sequence[RecordedCall]
 
     def results(self, *, with_context: bool = False) -> Iterator[RowResult]:
-        """Yield each row's result, context rows only on request; yield nothing for a job that is still open."""
+        """Yield the result of each row, with those of context rows only on request.
+
+        Yield nothing for a job that hasn't ended.
+        """
         for unit in self.parcel.units if self.push_result.outcomes else ():
             for change_type, row in unit.sent_rows if with_context else changing_rows(unit):
                 outcome = self.push_result.outcomes[f"{row.rowid}:{change_type}"]
@@ -78,7 +81,7 @@ class RecordedPush:
 
 
 def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
-    """Yield the rows of a unit that change something at the API."""
+    """Yield the rows of a unit that change something in the API, and no context rows."""
     is_rewrite = len({change_type for change_type, _ in unit.sent_rows}) > 1 or unit.is_context
     for sent_row in unit.sent_rows:
         is_old_version = sent_row.change_type is ChangeType.DELETE and is_rewrite
@@ -111,7 +114,7 @@ class PushRecorder:
 
 
 class ConformanceRun:
-    """A table and its delivery, from the first version on."""
+    """A table and its delivery to the API, from the first version to the last."""
 
     def __init__(
         self, case: PushCase, pusher: StarlarkSink, queue: Queue, *, config: PushConfig, journal: Path, api: FakeApi
@@ -126,14 +129,14 @@ class ConformanceRun:
         self._push = PushRecorder(pusher, api, self.recorded_pushes)
 
     def write_version(self, rows: Sequence[Row]) -> None:
-        """Write these rows to the table, as if the model's query gave them, and enqueue the changes."""
+        """Write the rows to the table, as if the model's query returned them, and enqueue the changes."""
         enqueue_segment(self._queue, self._table.write_rows(rows), now=self._now)
 
     def run_sync(self, *, batch_size: int | None = None) -> Sequence[RecordedPush]:
-        """Deliver once, and return the batches that this run gave to the push function."""
+        """Run the sync once. Return the batches that this run gave to the push function."""
         pushes_before = len(self.recorded_pushes)
         self._now += RUN_INTERVAL_SECONDS
-        # calls are made one after the other, so that a fault meets the same call each time
+        # calls are made one after the other, so that a fault always hits the same call
         push = dataclasses.replace(self._config.push, max_concurrent=1)
         if batch_size and not self.is_mirror:
             push = dataclasses.replace(push, batch_size=batch_size)
@@ -145,7 +148,7 @@ class ConformanceRun:
         return self.recorded_pushes[pushes_before:]
 
     def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
-        """Write these rows to the table, and deliver until nothing is left to retry."""
+        """Write the rows to the table, and deliver the changes until nothing is left to retry."""
         self.write_version(rows)
         self.run_until_settled(batch_size=batch_size)
 
@@ -157,14 +160,17 @@ class ConformanceRun:
                 return
 
     def repeat_push(self, push: RecordedPush) -> RecordedPush:
-        """Push a batch twice with one journal, as after a crash; return the second push, which the journal answers."""
+        """Push a batch twice with one journal, as after a crash.
+
+        Return the second push, whose calls the journal answers.
+        """
         journal = ResponseJournal.in_memory("again")
         self._push(push.parcel, journal)
         self._push(push.parcel, journal)
         return self.recorded_pushes.pop()
 
     def _sleep(self, seconds: float) -> None:
-        """Move the clock forward between two polls of a job."""
+        """Move the run's clock forward instead of sleeping between two polls of a job."""
         self._now += seconds
 
     @property
@@ -173,7 +179,7 @@ class ConformanceRun:
         return self._queue.unit_kind is UnitKind.MIRROR
 
     def finalize(self, succeeded: int, failed: int) -> None:
-        """Call finalize() as at the end of a sync run; raise PushContractError when it fails."""
+        """Call finalize() as at the end of a sync run; raise PushContractError if it fails."""
         journal = ResponseJournal.in_memory("finalize")
         self._push.finalize(succeeded, failed, columns=self._table.layout.columns, journal=journal)
 
@@ -191,7 +197,10 @@ class ConformanceRun:
 
 @dataclasses.dataclass(slots=True)
 class PushHarness:
-    """A harness for all runs of one push function: its library is loaded once, its API runs throughout."""
+    """A harness for all runs of one push function.
+
+    The function's library is loaded once, and the fake API runs throughout.
+    """
 
     library: PushLibrary
     case: PushCase
@@ -207,7 +216,7 @@ class PushHarness:
         self.run_count += 1
         self.api.clear()
         path = self.folder / f"{self.run_count}.sqlite"
-        if self.run_count > 1:  # copying an empty queue is faster than creating one
+        if self.run_count > 1:  # for later runs, an empty queue is copied, which is faster than creating it
             shutil.copy(self.folder / "empty", path)
         size = self.library.config.push.batch_size
         context = PushContext(
@@ -220,7 +229,7 @@ class PushHarness:
             if self.run_count == 1:
                 queue.store.checkpoint()
                 shutil.copy(path, self.folder / "empty")
-            queue.store.execute("pragma synchronous = off")  # the queue is deleted soon
+            queue.store.execute("pragma synchronous = off")  # not synced to disk, because the queue is deleted soon
             yield ConformanceRun(
                 case,
                 StarlarkSink(self.library, self.http, context),
@@ -233,7 +242,7 @@ class PushHarness:
 
 @contextlib.contextmanager
 def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
-    """Yield a harness for this function. The fake API answers its calls to any address."""
+    """Yield a harness for the push function. The fake API answers the function's calls to any address."""
     fields = tuple(case.id_fields or case.key or ("id",))
     with (
         running_fake_api(
@@ -241,7 +250,7 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
         ) as api,
         tempfile.TemporaryDirectory() as folder,
     ):
-        # push() has to see each failure at once, so retries are off; no secret is needed
+        # push() has to see each failure at once, so retries are off; the fake API needs no secret
         base_url = library.config.base_url or api.url
         config = dataclasses.replace(library.config, base_url=base_url, auth=None, retry=0)
         transport = RedirectTransport(api.url)
@@ -252,7 +261,7 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
 
 @contextlib.contextmanager
 def capture_push_warnings() -> Iterator[list[str]]:
-    """Collect the warnings that push functions cause, in a list that the caller gets."""
+    """Collect the warnings that push functions cause, in the list that the context returns."""
     messages: list[str] = []
     handler = _MessageHandler(messages)
     logger = logging.getLogger(StarlarkSink.__module__)
@@ -273,7 +282,10 @@ class _MessageHandler(logging.Handler):
 
 
 class RedirectTransport(DeadlineTransport):
-    """A transport that sends requests to the fake API, after credentials and hosts were checked by the real URL."""
+    """A transport that sends every request to the fake API.
+
+    Before that, credentials and hosts are checked with the request's own URL.
+    """
 
     def __init__(self, address: str) -> None:
         super().__init__(connections=CONNECTIONS)

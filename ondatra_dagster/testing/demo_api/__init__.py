@@ -5,7 +5,7 @@
         ...
         assert {"C-1": {…}} == api.contacts()
 
-`python -m ondatra_dagster.testing.demo_api` serves it by hand, or while another command runs.
+The command `python -m ondatra_dagster.testing.demo_api` serves it until Ctrl-C, or while another command runs.
 """
 
 from ondatra_dagster.testing.demo_api.demo_server import DEMO_KEY, DemoApi, running_demo_api

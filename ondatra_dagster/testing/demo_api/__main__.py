@@ -3,7 +3,7 @@
     python -m ondatra_dagster.testing.demo_api
     python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.json -- ondatra run
 
-It exits with the other command's exit code. Ctrl-C goes to that command, which decides how it ends.
+It exits with the exit code of the other command. Ctrl-C goes to the other command, which decides how it ends.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def main(context: click.Context, *, port: int, state: Path | None, command: tupl
 
 
 def serve_until_signal(api: DemoApi) -> int:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Serve the demo API until Ctrl-C or SIGTERM. Return the exit code."""
     click.echo(f"the demo API's page is {api.url}; Ctrl-C ends it", err=True)
     end_event = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -57,7 +57,7 @@ def serve_until_signal(api: DemoApi) -> int:
 
 
 def run_command_with_api(api: DemoApi, command: tuple[str, ...]) -> int:
-    """Run the command while the API is served, then print the calls that the API got."""
+    """Run the command while the API is served, then print the calls that the API received."""
     calls_before = len(api.calls)
     click.echo(f"demo API: {api.url}", err=True)
     code = run_command(command)
@@ -66,10 +66,10 @@ def run_command_with_api(api: DemoApi, command: tuple[str, ...]) -> int:
 
 
 def run_command(command: tuple[str, ...]) -> int:
-    """Run the command and return its exit code as a shell would."""
-    # SIGINT is caught, not ignored: the command would inherit an ignored signal. The terminal sends Ctrl-C to it too.
+    """Run the command and return its exit code, in the way of a shell."""
+    # catch SIGINT: if it were ignored, the command would ignore it too. The terminal sends Ctrl-C to both processes.
     signal.signal(signal.SIGINT, lambda *_: None)
-    end_event = threading.Event()  # set by a SIGTERM that arrives before the command has started
+    end_event = threading.Event()  # set if a SIGTERM arrives before the command has started
     signal.signal(signal.SIGTERM, lambda *_: end_event.set())
     with subprocess.Popen(command) as child:  # noqa: S603  # running the caller's command is what this is for
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
@@ -80,7 +80,7 @@ def run_command(command: tuple[str, ...]) -> int:
 
 
 def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
-    """Print each call when they are few, otherwise the first that failed; then what the CRM and the ERP hold."""
+    """Print the calls if they are few, otherwise the first failed ones. Then print what the CRM and the ERP contain."""
     click.echo(
         f"\nThe demo API got {format_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.", err=True
     )
@@ -97,7 +97,7 @@ def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
 
 
 def is_own_demo_api(port: int, state: Path | None) -> bool:
-    """Return whether a demo API with this project's state file serves the port."""
+    """Return whether the server on this port is a demo API with this project's state file."""
     if state is None:
         return False
     connection = http.client.HTTPConnection(LOOPBACK_HOST, port, timeout=2)

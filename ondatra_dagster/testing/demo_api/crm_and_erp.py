@@ -1,6 +1,6 @@
-"""The demo CRM's and ERP's records, and the rules that accept or refuse them.
+"""The records of the demo CRM and ERP, and the rules by which they accept or refuse records.
 
-This module has no HTTP: a request is a method, a path and a body; an answer is a status and a body.
+This module doesn't know HTTP: a request is a method, a path and a body; an answer is a status and a body.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ Record: TypeAlias = dict[str, Json]
 
 
 def find_contact_fault(contact: Mapping[str, Json]) -> str | None:
-    """Return why the CRM refuses a contact, or None."""
+    """Return why the CRM refuses a contact; None if it accepts the contact."""
     email = contact.get("email")
     if not isinstance(email, str) or "@" not in email.strip("@"):
         return f"email {email!r} isn't an address"
@@ -22,7 +22,7 @@ def find_contact_fault(contact: Mapping[str, Json]) -> str | None:
 
 
 def find_invoice_fault(invoice: Mapping[str, Json]) -> str | None:
-    """Return why the ERP refuses an invoice, or None."""
+    """Return why the ERP refuses an invoice; None if it accepts the invoice."""
     lines = invoice.get("lines")
     if not isinstance(lines, list) or not lines:
         return "an invoice needs at least one line"
@@ -34,7 +34,7 @@ def find_invoice_fault(invoice: Mapping[str, Json]) -> str | None:
 
 
 def find_price_fault(price: Mapping[str, Json]) -> str | None:
-    """Return why the ERP refuses a price, or None."""
+    """Return why the ERP refuses a price; None if it accepts the price."""
     try:
         is_price = float(str(price.get("unit_price"))) > 0
     except ValueError:
@@ -74,7 +74,7 @@ class RecordCollection:
         return self._store_record(200 if record_id in self.records else 201, record_id, body)
 
     def replace_records(self, _record_id: str, body: Record) -> Answer:
-        """Replace all records by these; change nothing when any of them is refused."""
+        """Replace all records of the collection by those in the body. Change nothing if one of these is refused."""
         records: Any = body.get(f"{self.noun}s")
         if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
             return refusal(400, f"the body needs a list of {self.noun}s")
@@ -93,7 +93,7 @@ class RecordCollection:
         return Answer(204) if self.records.pop(record_id, None) is not None else self._not_found(record_id)
 
     def find_missing_id(self, record: Record) -> str | None:
-        """Return a message when the record has no id, otherwise None."""
+        """Return a message if the record has no id; None if it has an id."""
         is_missing = record.get(self.id_field) in (None, "")
         return f"a {self.noun} needs its {self.id_field}" if is_missing else None
 
@@ -111,22 +111,22 @@ class RecordCollection:
 
 
 class BulkEndpoints:
-    """The endpoints for batches and jobs over one collection."""
+    """The endpoints for batches and jobs that write to one collection."""
 
     def __init__(self, collection: RecordCollection) -> None:
-        self.jobs: dict[str, dict[str, Any]] = {}  # by id: the results, and how often the job was polled
-        self.polls = 1  # so many polls of a job answer "running"
+        self.jobs: dict[str, dict[str, Any]] = {}  # id → the job's results, and how often the job was polled
+        self.polls = 1  # the number of polls of a job that are answered with "running"
         self._collection = collection
 
     def run_batch(self, _record_id: str, body: Record) -> Answer:
-        """Apply all operations, or none when any is refused."""
+        """Apply all operations in the body, or none of them if one is refused."""
         return self._with_operations(body, self._apply_all_or_none)
 
     def submit_job(self, _record_id: str, body: Record) -> Answer:
         return self._with_operations(body, self._begin_job)
 
     def poll_job(self, job_id: str, _body: Record) -> Answer:
-        """Answer with the job's status, and with its results once it is complete."""
+        """Answer a poll with the job's status. Add the job's results once it is complete."""
         if job_id not in self.jobs:
             return refusal(404, f"there is no job {job_id}")
         job = self.jobs[job_id]
@@ -189,7 +189,7 @@ def _is_operation(operation: object) -> bool:
 
 
 class CrmAndErp:
-    """A small CRM and a small ERP."""
+    """A small demo CRM and a small demo ERP."""
 
     def __init__(self) -> None:
         self.contacts = RecordCollection(noun="contact", id_field="customer_id", find_fault=find_contact_fault)
@@ -219,7 +219,7 @@ class CrmAndErp:
         }
 
     def records_by_collection(self) -> Mapping[str, dict[str, Record]]:
-        """Return all records, by collection and id."""
+        """Return all records: for each collection, record by id."""
         return {
             "contacts": self.contacts.records,
             "timeline": self.timeline.records,
@@ -228,7 +228,7 @@ class CrmAndErp:
         }
 
     def jobs_by_endpoint(self) -> Mapping[str, dict[str, dict[str, Any]]]:
-        """Return the submitted jobs, by endpoint and id."""
+        """Return the submitted jobs: for each endpoint, job by id."""
         return {"jobs": self.bulk.jobs, "imports": self.imports.jobs}
 
     def clear(self) -> None:
@@ -238,7 +238,7 @@ class CrmAndErp:
         self.imports.clear()
 
     def answer_request(self, method: str, path: tuple[str, ...], body: Json) -> Answer:
-        """Carry out the request or refuse it with a reason. `path` has the path's segments, each unquoted."""
+        """Carry out a request, or refuse it with a reason. `path` has the path's segments, each unquoted."""
         collection, record_id = "/".join(path[:2]), "/".join(path[2:])
         handler = self._routes.get((method, collection, bool(record_id)))
         if handler is None:

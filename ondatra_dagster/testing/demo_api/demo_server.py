@@ -1,7 +1,7 @@
 """The demo API's HTTP application and its server on a loopback port, in a thread of the process that starts it.
 
-The application has the routes, the bearer token, idempotency keys and requested faults. The answer to an allowed
-call is in `crm_and_erp`.
+The application has the routes, checks the bearer token, and knows idempotency keys and requested faults. `crm_and_erp`
+answers the calls that are allowed.
 """
 
 import contextlib
@@ -33,11 +33,11 @@ from ondatra_dagster.testing.fake_api_server import (
     refusal,
 )
 
-DEMO_KEY = "shop-demo-key-0001"  # opens only this demo API
+DEMO_KEY = "shop-demo-key-0001"  # a public key that only opens the demo API
 
 
 class DemoApi(LoopbackApi):
-    """The running demo API: its web pages and its answers to calls, over one state."""
+    """The running demo API: its web pages and its answers to calls. Both use one state."""
 
     def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
         self.faults: FaultQueue = FaultQueue()
@@ -55,7 +55,7 @@ class DemoApi(LoopbackApi):
 
     @property
     def calls(self) -> tuple[RecordedCall, ...]:
-        """Return every call to the CRM and the ERP, oldest first."""
+        """Return every call to the CRM and the ERP, the oldest first."""
         return tuple(self._state.calls)
 
     def contacts(self) -> dict[str, Record]:
@@ -79,11 +79,11 @@ class DemoApi(LoopbackApi):
         return tuple(self._state.crm_and_erp.bulk.jobs)
 
     def delay_jobs(self, polls: int) -> None:
-        """Answer so many polls of each job with "running" before it is complete."""
+        """Answer the first `polls` polls of each job with "running"."""
         self._state.crm_and_erp.bulk.polls = polls
 
     def fail(self, **fault: Any) -> None:
-        """Add a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
+        """Add a fault with the fields of Fault, as in fail(status=503, times=3, path="/crm/*")."""
         self.faults.add(Fault(**fault))
 
     def recover(self) -> None:
@@ -91,7 +91,7 @@ class DemoApi(LoopbackApi):
         self.faults.clear()
 
     def clear(self) -> None:
-        """Delete all records, calls and faults, which is faster than starting a new API."""
+        """Delete all records, calls and faults. This is faster than starting a new API."""
         self.recover()
         self._state.clear()
 
@@ -110,7 +110,7 @@ class DemoApi(LoopbackApi):
     async def _add_fault(self, request: Request) -> Response:
         try:
             self.faults.add(Fault.parse(orjson.loads(await request.body())))
-        except ValueError as error:  # not JSON, or not a fault
+        except ValueError as error:  # the body isn't JSON, or doesn't describe a fault
             return json_response(400, {"error": str(error)})
         return json_response(201, self.faults.pending_faults())
 
@@ -119,7 +119,7 @@ class DemoApi(LoopbackApi):
         return Response(status_code=204)
 
     def _refuse(self, request: Request) -> Answer | None:
-        """Answer 401, without further details, when the request lacks the key."""
+        """Return the answer 401, without further details, if the request doesn't have the key; None if it does."""
         if hmac.compare_digest(request.headers.get("authorization", ""), f"Bearer {DEMO_KEY}"):
             return None
         return refusal(401, "the token is missing or wrong")
@@ -135,7 +135,7 @@ MAX_SHOWN_CALLS = 25
 
 
 def render_page(state: DemoState) -> str:
-    """Return the page with the current records and calls."""
+    """Return the web page with the current records and calls."""
     records_by_collection = state.crm_and_erp.records_by_collection()
     calls = state.calls[: -MAX_SHOWN_CALLS - 1 : -1]
     template = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
@@ -155,7 +155,7 @@ def render_page(state: DemoState) -> str:
 
 
 def _flatten_lines(record: Record) -> Mapping[str, Json]:
-    """Return a record that fits in one table row: an invoice's lines become text."""
+    """Return a record that fits in one table row. The lines of an invoice become a text."""
     lines = record.get("lines")
     if not isinstance(lines, list):
         return record
@@ -192,11 +192,11 @@ def _escape_value(value: Json) -> str:
 
 @contextlib.contextmanager
 def running_demo_api(*, port: int = 0, state: Path | None = None) -> Iterator[DemoApi]:
-    """Serve the demo API until the block ends, on `port` or a free one; raise OSError when the port is taken."""
+    """Serve the demo API until the block ends, on `port` or on a free port; raise OSError if the port is in use."""
     listener = socket.create_server((LOOPBACK_HOST, port))
     try:
         api = DemoApi(listener, state=DemoState(state))
-    except BaseException:  # the state file is unreadable: release the port
+    except BaseException:  # for example, the state file is unreadable: release the port
         listener.close()
         raise
     api.start()

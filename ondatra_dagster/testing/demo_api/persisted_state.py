@@ -1,6 +1,6 @@
 """The state of the demo API, in memory and, on request, in one small file.
 
-With the file, two runs of the example use the same destination.
+With the file, a second run of the example finds the records of the first.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.demo_api.crm_and_erp import CrmAndErp
 from ondatra_dagster.testing.fake_api_server import Answer, RecordedCall
 
-MAX_SAVED_CALLS = 100  # in the file; memory has all
+MAX_SAVED_CALLS = 100  # the number of calls in the file; memory has all of them
 MAX_SAVED_ANSWERS = 500
 
 
@@ -29,7 +29,10 @@ class DemoState:
             self._load_file(orjson.loads(self.file.read_bytes()))
 
     def store_call(self, call: RecordedCall, answer: Answer) -> None:
-        """Store a call, and its answer by idempotency key, in memory and file before the caller gets the answer."""
+        """Store a call in memory and in the file before the caller gets the answer.
+
+        The answer to a POST or PATCH is also stored by its idempotency key.
+        """
         self.calls.append(call)
         if call.idempotency_key and answer.status and call.method in {"POST", "PATCH"}:
             self.answers[call.idempotency_key] = answer
@@ -42,7 +45,7 @@ class DemoState:
         self.answers.clear()
 
     def summary(self) -> dict[str, Json]:
-        """Return the state as GET /state shows it."""
+        """Return the state in the form that GET /state shows."""
         return {
             "state_file": str(self.file) if self.file else None,
             **{name: dict(records) for name, records in self.crm_and_erp.records_by_collection().items()},
@@ -50,12 +53,12 @@ class DemoState:
         }
 
     def _load_file(self, content: Any) -> None:
-        """Load what `_save_file` wrote."""
+        """Load the content of a file that `_save_file` wrote."""
         for name, records in (
             *self.crm_and_erp.records_by_collection().items(),
             *self.crm_and_erp.jobs_by_endpoint().items(),
         ):
-            records.update(content.get(name, {}))  # an older file lacks some of them
+            records.update(content.get(name, {}))  # a file of an older version doesn't have all collections
         self.answers = {key: Answer(*answer) for key, answer in content["answers"].items()}
         self.calls = [
             RecordedCall(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in content["calls"]

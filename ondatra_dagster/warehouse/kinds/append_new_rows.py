@@ -1,4 +1,4 @@
-"""The kind append: the query's new rows are added; no row is ever changed or deleted."""
+"""The kind append: a run adds the query's new rows, and never changes or deletes a row."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
@@ -11,8 +11,8 @@ ORDER_COLUMN = "__ondatra_order"
 
 
 def write_append(work: WriteRequest) -> WriteResult:
-    """Insert every row that the query gives now and didn't give before, in one commit."""
-    # computed only if it is needed, and then once
+    """Insert every row that the query returns now and didn't return before, in one commit."""
+    # the rows are computed only if they are needed, and only once
     query_rows = _with_order(work.rows, work).persist()
     new_rows = _new_rows(query_rows, work).persist()
     try:
@@ -28,7 +28,7 @@ def write_append(work: WriteRequest) -> WriteResult:
 
 
 def _new_rows(query_rows: DataFrame, work: WriteRequest) -> DataFrame:
-    """Return the query's new rows compared with its previous result, or with the table if that is unknown."""
+    """Return the query's new rows, compared with its previous result. If that is unknown, compare with the table."""
     fields = work.target.fields
     if work.target.is_empty:
         return query_rows
@@ -49,13 +49,16 @@ def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
 
 
 def _with_order(rows: DataFrame, work: WriteRequest) -> DataFrame:
-    """Return the rows with their place in the query's own order, if it has one."""
-    # the ids rise with the partitions of a sorted result
+    """Return the rows with a column for their position, if the query has an ORDER BY."""
+    # Spark's ids increase from partition to partition of a sorted result
     return rows.withColumn(ORDER_COLUMN, F.monotonically_increasing_id()) if work.has_order_by else rows
 
 
 def sort_by_order(rows: DataFrame) -> DataFrame:
-    """Return the rows in their order: they get rowids and are pushed in the order in which they are written."""
+    """Return the rows sorted by their position.
+
+    Rows get rowids and are pushed in the order in which they are written.
+    """
     if ORDER_COLUMN not in rows.columns:
         return rows
     return rows.repartition(1).sortWithinPartitions(ORDER_COLUMN).drop(ORDER_COLUMN)

@@ -1,7 +1,7 @@
-"""The kind events: the collector's events are appended, each once; no row is ever changed or deleted.
+"""The kind events: the collector's events are appended once each; no row is ever changed or deleted.
 
-The number of the newest event is in the commit that holds it, as a transaction of Delta. If a killed run has
-committed, the next run continues after that commit; otherwise it reads the same events again.
+A commit holds the number of its newest event, as a Delta transaction. If a killed run has committed, the next run
+continues after that commit. Otherwise it reads the same events again.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, T
 from ondatra_dagster.warehouse.kinds.append_new_rows import ORDER_COLUMN, sort_by_order
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 
-MAX_INVALID_SAMPLES = 20  # invalid events that are shown
+MAX_INVALID_SAMPLES = 20  # the maximum number of invalid events that are shown
 
 
 def write_events(work: WriteRequest) -> WriteResult:
@@ -37,7 +37,7 @@ def write_events(work: WriteRequest) -> WriteResult:
             samples += batch.invalid_events[: MAX_INVALID_SAMPLES - len(samples)]
             _append_batch(work, batch, Transaction(numbering, batch.last_number), rows=rows)
             is_checked = True
-    if not is_checked:  # the checks run even without new events
+    if not is_checked:  # without new events, the checks still run
         work.check_rows(work.rows)
         work.check_before_commit(lambda: work.target.rows)
     return WriteResult(
@@ -46,7 +46,7 @@ def write_events(work: WriteRequest) -> WriteResult:
 
 
 def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transaction, *, rows: int) -> None:
-    """Append a batch in one commit, with the number of the newest event that the table has then."""
+    """Append a batch in one commit, with the number of the newest event that the table has after it."""
     frame = event_frame(work.target.session, work.rows.schema, portion.rows)
     try:
         work.check_rows(frame)
@@ -62,7 +62,8 @@ def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transact
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
     """Return all rows of the table as they will be after the write."""
-    table_rows = target.session.read.format("delta").load(target.path)  # including the rows that this run has written
+    # read the table again: it also has the rows that this run has already written
+    table_rows = target.session.read.format("delta").load(target.path)
     names: Sequence[str] = [*(field.name for field in target.fields), EXTRA_COLUMN]
     return table_rows.select(*names).unionByName(new.select(*names))
 
@@ -73,7 +74,10 @@ INVALID_EVENTS_SPEC = TableSpec(kind="misfits", key_columns=())
 def write_invalid_events(
     table: TargetTable, misfits: Sequence[InvalidEvent], note: CommitMetadata, transaction: Transaction
 ) -> None:
-    """Add the events that aren't there yet, in one commit. An interrupted flush may have added them already."""
+    """Add those invalid events that the table doesn't have yet, in one commit.
+
+    An interrupted flush may have added some of them already.
+    """
     if not misfits:
         return
     path = invalid_table_path(table.path)
@@ -89,7 +93,7 @@ def write_invalid_events(
 
 
 EXTRA_COLUMN = "_extra"
-INVALID_EVENT_SCHEMA = StructType(  # of the table of events that don't fit into the columns
+INVALID_EVENT_SCHEMA = StructType(  # the schema of the table of events that don't fit the columns
     [
         StructField("event", StringType()),
         StructField("problem", StringType()),
@@ -100,7 +104,10 @@ INVALID_EVENT_SCHEMA = StructType(  # of the table of events that don't fit into
 
 
 def event_frame(session: SparkSession, columns: StructType, rows: Sequence[EventRow]) -> DataFrame:
-    """Return a batch's rows with their place in it. `columns` are the model's, in the order of the values."""
+    """Return a batch's rows with their position in the batch.
+
+    `columns` are the model's columns, in the order of the values.
+    """
     schema = StructType(
         [*columns.fields, StructField(EXTRA_COLUMN, StringType()), StructField(ORDER_COLUMN, LongType())]
     )
@@ -109,7 +116,7 @@ def event_frame(session: SparkSession, columns: StructType, rows: Sequence[Event
 
 
 def _create_frame(session: SparkSession, schema: StructType, columns: Sequence[Sequence[Any]]) -> DataFrame:
-    # from Arrow even if there are no rows: for an empty list, Spark would start a Python process
-    arrow = to_arrow_schema(schema, timezone="UTC")  # the time zone of all sessions
+    # create the frame from Arrow even without rows: for an empty list, Spark would start a Python process
+    arrow = to_arrow_schema(schema, timezone="UTC")  # UTC is the time zone of all sessions
     arrays = [pa.array(values, field.type) for values, field in zip(columns, arrow, strict=True)]
     return session.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)

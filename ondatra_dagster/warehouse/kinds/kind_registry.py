@@ -1,4 +1,7 @@
-"""The writer of each model kind, and its columns; a test compares the names with project/model_kinds."""
+"""The writer of each model kind, and the columns that each kind adds.
+
+A test compares the kinds' names with those in project/model_kinds.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -28,14 +31,14 @@ WRITERS: dict[str, Writer] = {
     "partition": write_partitions,
     "events": write_events,
 }
-# the current row of each key, for kinds that have one per key
+# kind → function that returns the current row of each key, for kinds with one current row per key
 CURRENT_ROWS: dict[str, Callable[[DataFrame], DataFrame]] = {"merge": lambda rows: rows, "scd2": current_version_rows}
-# the columns that a kind's table has in addition to the query's
+# the columns that a kind adds to those of the query
 OWN_COLUMNS: dict[str, Mapping[str, str]] = {
     "tracked": {CONTENT_HASH_COLUMN: "string"},
     "scd2": {VALID_FROM: "bigint", VALID_TO: "bigint", IS_CURRENT: "boolean"},
     "partition": {CONTENT_HASH_COLUMN: "string", PARTITION_COLUMN: "string"},
-    "events": {"_extra": "string"},  # the fields that have no column, as JSON
+    "events": {"_extra": "string"},  # the event's fields that have no column, as JSON
 }
-# their values in rows from before the table was converted to the kind; {version} is the commit's version
+# the values of these columns in rows from before the table's conversion to the kind; {version} is its commit's version
 BACKFILL_VALUES: dict[str, Mapping[str, str]] = {"scd2": {VALID_FROM: "{version}", IS_CURRENT: "true"}}

@@ -1,8 +1,8 @@
-"""The kinds merge and scd2: the rows of a key are updated, or kept as versions of it.
+"""The kinds merge and scd2: a changed row replaces the row with its key, or becomes a new version of it.
 
-Merge writes rows with a new key or other values. Only a full refresh deletes the keys that the query no longer gives.
-Scd2 keeps every version of a key's row, with the snapshots between which it was the current one. A snapshot is the
-version of the commit itself, so a closed row ends where its successor begins.
+Merge writes rows with a new key or other values. Only a full refresh deletes keys that the query no longer returns.
+Scd2 keeps every version of a key's row. It stores the snapshot in which a version became current and the one in which
+it ended. A snapshot's number is the version of the commit itself, so a closed version ends where its successor begins.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -22,7 +22,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 
 
 def write_merge(work: WriteRequest) -> WriteResult:
-    """Insert the rows whose key is new, and update those that differ, in one commit at most."""
+    """Insert the rows whose key is new, and update those whose values differ, in at most one commit."""
     comparison = _compare_keys(work, work.target.rows, finds_deleted=False)
     try:
         work.check_before_commit(lambda: comparison.rows_after(work.target.rows, work.target))
@@ -43,7 +43,10 @@ def write_merge(work: WriteRequest) -> WriteResult:
 
 
 def _compare_keys(work: WriteRequest, old: DataFrame, *, finds_deleted: bool) -> KeyComparison:
-    """Compare the query's rows with the table's current ones. At a full refresh, a key may have several of these."""
+    """Compare the query's rows with the table's current rows.
+
+    At a full refresh, a key may have several current rows.
+    """
     if work.is_full:
         with split_duplicate_keys(old, work.rows, work.target) as (kept_rows, surplus_rows):
             return compare_by_key(work.rows, kept_rows, work.target, finds_deleted=True, surplus=surplus_rows)
@@ -54,7 +57,7 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 
 
 def write_scd2(work: WriteRequest) -> WriteResult:
-    """Close every version that the query no longer gives, and insert every new one, in one commit at most."""
+    """Close every current version that the query no longer returns, and insert every new one, in at most one commit."""
     target = work.target
     comparison = _compare_keys(work, current_version_rows(target.rows), finds_deleted=True)
     try:
@@ -78,25 +81,25 @@ def write_scd2(work: WriteRequest) -> WriteResult:
 
 
 def current_version_rows(rows: DataFrame) -> DataFrame:
-    """Return the rows that are current versions: all rows of a table that has no versions yet."""
+    """Return the rows that are current versions. In a table without versions yet, these are all rows."""
     return rows.where(IS_CURRENT) if IS_CURRENT in rows.columns else rows
 
 
 def _new_versions(changes: DataFrame, snapshot: int) -> DataFrame:
-    """Return the versions that begin now."""
+    """Return the rows of the versions that begin with this write."""
     start_values = {VALID_FROM: _version_literal(snapshot), VALID_TO: _version_literal(None), IS_CURRENT: F.lit(True)}
     return changes.where(~F.col(DELETE_FLAG)).drop(DELETE_FLAG, ROWID_COLUMN).withColumns(start_values)
 
 
 def _changed_versions(changes: DataFrame, snapshot: int) -> DataFrame:
-    """Return the versions that begin now, and the rowids of those that end now."""
+    """Return the versions that begin with this write, and the rowids of those that end with it."""
     end_values = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
     ended_rows = changes.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN).withColumns(end_values)
     return _new_versions(changes, snapshot).unionByName(ended_rows, allowMissingColumns=True)
 
 
 def _versions_after(changes: DataFrame, target: TargetTable, snapshot: int) -> DataFrame:
-    """Return all versions as they will be after the write."""
+    """Return all versions as the table will have them after the write."""
     end_values = {VALID_TO: _version_literal(snapshot), IS_CURRENT: F.lit(False)}
     ended_rows = changes.where(column_of(ROWID_COLUMN).isNotNull()).select(ROWID_COLUMN)
     unchanged_versions = target.rows.join(ended_rows, ROWID_COLUMN, "left_anti")
@@ -110,7 +113,10 @@ def _version_literal(number: int | None) -> Column:
 
 
 def _check_snapshot(work: WriteRequest, snapshot: int) -> None:
-    """Raise WarehouseError if another commit came in between: then another program wrote to the table."""
+    """Raise WarehouseError if another program committed before this write.
+
+    The snapshot's number is then not the version of this write's commit.
+    """
     state = read_table_state(work.target.path)
     if state is None or state.version_offset + state.version != snapshot:
         raise WarehouseError(

@@ -1,7 +1,7 @@
 """The comparison of a query's rows with a table's by key: new, changed, deleted, invalid and duplicate rows.
 
-The query is evaluated once. The result is empty when nothing has changed. A table of another kind or key may have
-several rows with one key, and so may one that another program has written to.
+The query is evaluated once. The result has no rows if nothing has changed. A key may have several rows in a table that
+had another kind or key, or to which another program has written.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of, same_ro
 from ondatra_dagster.warehouse.schema_evolution import ddl_type
 
 TIMES_COLUMN, NUMBER_COLUMN, IN_QUERY_COLUMN = "__ondatra_times", "__ondatra_number", "__ondatra_given"
-MAX_NAMED_KEYS = 3  # in a message
+MAX_NAMED_KEYS = 3  # the number of keys that a message names
 
 
 @contextlib.contextmanager
 def split_duplicate_keys(
     rows: DataFrame, query_rows: DataFrame, target: TargetTable
 ) -> Iterator[tuple[DataFrame, DataFrame | None]]:
-    """Yield the row to keep for each key, and all other rows; None if there are no others.
+    """Yield one row to keep for each key, and all other rows; None instead if there are no other rows.
 
-    The row that the query gives is kept, so that it doesn't change; otherwise, the oldest is. Raises WarehouseError
-    if the query gives several rows of such a key too.
+    If the query returns one of a key's rows, this row is kept, so that it doesn't change. Otherwise the oldest is kept.
+    Raises WarehouseError if the query also returns several rows with such a key.
     """
     names = target.key_columns
     if _count_keys(rows, names).where((F.col(TIMES_COLUMN) > 1) | has_null_key(names)).isEmpty():
@@ -47,7 +47,10 @@ def split_duplicate_keys(
 
 
 def check_duplicate_keys(query_rows: DataFrame, table_rows: DataFrame, names: Sequence[str]) -> None:
-    """Raise WarehouseError if a key has several rows on both sides: the row to keep is unknown then."""
+    """Raise WarehouseError if a key has several rows both in the query and in the table.
+
+    It is unknown then which of the table's rows to keep.
+    """
     if not _have_same_key_types(query_rows, table_rows, names):
         return
     query_keys, table_keys = (
@@ -66,12 +69,12 @@ def check_duplicate_keys(query_rows: DataFrame, table_rows: DataFrame, names: Se
 
 
 def has_null_key(names: Sequence[str], table: str | None = None) -> Column:
-    """Return whether there is a null in a row's key."""
+    """Return whether at least one column of a row's key is null."""
     return reduce(Column.__or__, [column_of(name, table).isNull() for name in names])
 
 
 def _number_rows_by_key(rows: DataFrame, query_rows: DataFrame, target: TargetTable) -> DataFrame:
-    """Number the rows of each key: first those that the query gives, then by age."""
+    """Number the rows of each key: first the rows that the query returns, then the others by age."""
     names = target.key_columns
     is_same_row = _is_same_key(names) & same_rows(target.fields, "s", "t")
     equal_rows = rows.alias("t").join(query_rows.alias("s"), is_same_row, "left_semi")
@@ -89,7 +92,7 @@ def _is_same_key(names: Sequence[str]) -> Column:
 
 
 def _have_same_key_types(query_rows: DataFrame, table_rows: DataFrame, names: Sequence[str]) -> bool:
-    """Return whether both have the key's columns, with the same types."""
+    """Return whether the query and the table both have the key's columns, with the same types."""
     types_of_both = [
         {field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (query_rows, table_rows)
     ]
@@ -104,17 +107,20 @@ NULL_KEY, DUPLICATE_KEY = "NULL", "DUPLICATE"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KeyComparison:
-    """The differences between a query's rows and a table's, computed once and counted."""
+    """The differences between a query's rows and a table's rows, computed and counted once."""
 
     _rows: DataFrame  # with REASON_COLUMN, ROWID_COLUMN and DELETE_FLAG
-    invalid_counts: Mapping[str, int]  # by reason
+    invalid_counts: Mapping[str, int]  # the number of invalid rows by reason
     new_count: int
     changed_count: int
     deleted_count: int
 
     @property
     def rows_to_write(self) -> DataFrame:
-        """Return new rows without a rowid, changed rows with the old row's rowid, and the rowids of rows to delete."""
+        """Return the rows for the table's merge.
+
+        New rows have no rowid. Changed rows have the rowid of the old row. For rows to delete, only the rowid is set.
+        """
         return self._rows.where(F.col(REASON_COLUMN).isNull()).drop(REASON_COLUMN)
 
     @property
@@ -122,7 +128,7 @@ class KeyComparison:
         return self._rows.where(F.col(REASON_COLUMN).isNotNull()).drop(ROWID_COLUMN, DELETE_FLAG)
 
     def rows_after(self, rows: DataFrame, target: TargetTable) -> DataFrame:
-        """Return all rows of the table as they will be after the write: those that change, and the others."""
+        """Return all rows of the table as they will be after the write: the changed ones and the others."""
         unchanged_rows = rows.join(self.rows_to_write.select(ROWID_COLUMN), ROWID_COLUMN, "left_anti")
         written_rows = self.rows_to_write.where(~F.col(DELETE_FLAG))
         return target.select_fields(unchanged_rows).unionByName(target.select_fields(written_rows))
@@ -139,10 +145,10 @@ def compare_by_key(
     finds_deleted: bool,
     surplus: DataFrame | None = None,
 ) -> KeyComparison:
-    """Compare the query's rows with `old`, the table's current row of each key; None if there are none yet.
+    """Compare the query's rows with `old`, the table's current row of each key.
 
-    With `finds_deleted`, a key that the query no longer gives is deleted. A key whose rows are invalid is unchanged.
-    `surplus` are rows of the table that are deleted in any case.
+    `old` is None if the table has no rows yet. With `finds_deleted`, a key that the query no longer returns is
+    deleted. A key whose rows are invalid isn't changed. The table's rows in `surplus` are always deleted.
     """
     rows_with_reason = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
     if old is None:
@@ -171,8 +177,11 @@ def compare_by_key(
 
 
 def _differing_rows(rows_with_reason: DataFrame, old: DataFrame, target: TargetTable, join: str) -> DataFrame:
-    """Return the invalid rows, the rows to write with the rowid of the row that they change, and the rows to delete."""
-    # not null-safe: no row with a null in its key is written, and this way Spark reads both sides once less
+    """Return the invalid rows, the rows to write, and the rows to delete.
+
+    A row to write has the rowid of the table's row that it changes, if there is one.
+    """
+    # not null-safe: a row with a null in its key is never written, and in this way Spark reads both sides once less
     query_rows = rows_with_reason.withColumn(IN_QUERY_COLUMN, F.lit(True))
     joined_rows = query_rows.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
     is_in_query = column_of(IN_QUERY_COLUMN).isNotNull()
@@ -183,6 +192,6 @@ def _differing_rows(rows_with_reason: DataFrame, old: DataFrame, target: TargetT
 
 
 def _invalid_reason(target: TargetTable) -> Column:
-    """Return why a row can't be written: its key contains a null, or comes more than once."""
+    """Return why a row can't be written: its key contains a null, or several rows have its key."""
     key_count = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
     return F.when(has_null_key(target.key_columns), F.lit(NULL_KEY)).when(key_count > 1, F.lit(DUPLICATE_KEY))

@@ -1,4 +1,4 @@
-"""The kind table: the whole content is replaced when any row, or the number of equal rows, differs."""
+"""The kind table: a run replaces the whole content if any row differs, or if the number of equal rows differs."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import content_fingerprin
 
 
 def write_table(work: WriteRequest) -> WriteResult:
-    """Delete every old row and insert every new one, in one commit; none if they are the same."""
+    """Delete every old row and insert every new one, in one commit. Make no commit if old and new rows are the same."""
     target = work.target
     source = work.rows.persist()
     try:
@@ -36,7 +36,7 @@ def write_table(work: WriteRequest) -> WriteResult:
 
 
 def _stored_fingerprint(target: TargetTable) -> tuple[int, str]:
-    """Return the number of rows and the fingerprint of the table, from its newest commit if that has them."""
+    """Return the table's number of rows and its fingerprint, from the note of its newest commit if possible."""
     note = target.state.commit_metadata
     if note and note.rows is not None and note.fingerprint and target.has_valid_hashes:
         return note.rows, note.fingerprint
@@ -46,7 +46,7 @@ def _stored_fingerprint(target: TargetTable) -> tuple[int, str]:
 def write_difference(
     source: DataFrame, target: TargetTable, fields: Sequence[StructField], note: CommitMetadata
 ) -> WriteResult:
-    """Delete the rows that the query doesn't have, and insert those that the table doesn't have, in one commit."""
+    """Delete the rows that only the table has, and insert those that only the query has, in one commit."""
     missing_rows, extra_rows = row_difference(source, target.rows, fields)
     changes = missing_rows.unionByName(
         extra_rows.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True

@@ -1,8 +1,8 @@
-"""The kinds tracked and partition: a group of rows, or a partition, is rewritten whole when anything in it differs.
+"""The kinds tracked and partition: a group of rows, or a partition, is rewritten whole if anything in it differs.
 
-Each row of the table holds the hash of its group's content, so that a group is compared without its rows. A
-partition's files are in a separate folder. Its name is a digest of the partition's key, because not every key is
-a valid folder name.
+Each row of the table holds the hash of its group's content, so a group is compared without its rows. A partition's
+files are in a folder of their own. The folder's name is a digest of the partition's key, because not every key is a
+valid folder name.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupComparison:
-    """The comparison of a query's groups with a table's, by the columns that name a group, which may be null."""
+    """The comparison of a query's groups with a table's groups. The columns that identify a group may be null."""
 
     query_rows: DataFrame
     table_rows: DataFrame
@@ -43,7 +43,10 @@ class GroupComparison:
     key_names: Sequence[str]
 
     def differing_groups(self) -> DataFrame:
-        """Return each group that differs, with its new and old hash and number of rows; null if it isn't there."""
+        """Return each group that differs, with its new and old hash and its new and old number of rows.
+
+        The new or old values are null if the query or the table doesn't have the group.
+        """
         new_hashes = self._compute_hashes(self.query_rows)
         if self.target.is_empty:
             old_nulls = {OLD_HASH: F.lit(None).cast("string"), OLD_ROWS: F.lit(None).cast("bigint")}
@@ -61,25 +64,28 @@ class GroupComparison:
         return joined_hashes.where(differs).select(*names, CONTENT_HASH_COLUMN, ROW_COUNT, OLD_HASH, OLD_ROWS)
 
     def new_rows(self, groups: DataFrame) -> DataFrame:
-        """Return the query's rows of these groups, with the hash of their group."""
+        """Return the query's rows in these groups, with the hash of their group."""
         is_same_group = same_keys(self.key_names, "s", "g")
         joined_rows = self.query_rows.alias("s").join(groups.alias("g"), is_same_group)
         return joined_rows.select("s.*", column_of(CONTENT_HASH_COLUMN, "g"))
 
     def old_rowids(self, groups: DataFrame) -> DataFrame:
-        """Return the rowids of the table's rows of these groups, flagged for deletion."""
+        """Return the rowids of the table's rows in these groups, flagged for deletion."""
         is_same_group = same_keys(self.key_names, "t", "g")
         rowids = self.table_rows.alias("t").join(groups.alias("g"), is_same_group, "left_semi").select(ROWID_COLUMN)
         return rowids.withColumn(DELETE_FLAG, F.lit(True))
 
     def rows_after(self, new: DataFrame, groups: DataFrame) -> DataFrame:
-        """Return all rows as they will be after the write: those of the groups that change, and the others."""
+        """Return all rows as they will be after the write: those of the changed groups, and all others."""
         is_same_group = same_keys(self.key_names, "t", "g")
         unchanged_rows = self.table_rows.alias("t").join(groups.alias("g"), is_same_group, "left_anti")
         return self.target.select_fields(unchanged_rows).unionByName(self.target.select_fields(new))
 
     def _stored_hashes(self) -> DataFrame:
-        """Return the hash of each group of the table: the stored one, or a new one if columns have changed since."""
+        """Return the hash of each of the table's groups.
+
+        It is computed again if the columns have changed since the write.
+        """
         if not self.target.has_valid_hashes:
             return self._compute_hashes(self.table_rows)
         hashes = self.table_rows.groupBy(*self._key_columns())
@@ -95,11 +101,11 @@ class GroupComparison:
 
 
 def write_tracked(work: WriteRequest) -> WriteResult:
-    """Delete and insert every row of each group that differs, in one commit; none if no group differs."""
+    """Delete and insert every row of each group that differs, in one commit. Make no commit if no group differs."""
     target = work.target
     source = work.rows.persist()
     groups = GroupComparison(query_rows=source, table_rows=target.rows, target=target, key_names=target.key_columns)
-    # the rows without a key are also a group here, which the table never has
+    # the rows without a key form a group in the query, which the table never has
     differing_groups = groups.differing_groups().persist()
     try:
         lacks_key = reduce(Column.__and__, [column_of(name).isNull() for name in target.key_columns])
@@ -115,7 +121,7 @@ def write_tracked(work: WriteRequest) -> WriteResult:
 
 
 def _count_rows(groups: DataFrame, lacks_key: Column) -> tuple[int, int, int]:
-    """Return how many rows are inserted, deleted and invalid."""
+    """Return the numbers of inserted, deleted and invalid rows."""
     totals = groups.agg(
         F.sum(F.when(~lacks_key, column_of(ROW_COUNT))), F.sum(OLD_ROWS), F.sum(F.when(lacks_key, column_of(ROW_COUNT)))
     ).collect()[0]
@@ -124,10 +130,13 @@ def _count_rows(groups: DataFrame, lacks_key: Column) -> tuple[int, int, int]:
 
 
 def write_partitions(work: WriteRequest) -> WriteResult:
-    """Delete and insert every row of each partition that differs, in one commit; none if no partition differs."""
+    """Delete and insert every row of each partition that differs, in one commit. Make no commit if none differs.
+
+    Only a full refresh deletes the partitions that the query no longer returns.
+    """
     target = work.target
     source = work.rows.withColumn(PARTITION_COLUMN, _partition_digest(target)).persist()
-    # a key of another type has another digest, and so another folder than the existing rows
+    # a key whose type has changed has another digest, and so another folder than the existing rows
     table_rows = (
         target.rows if target.has_valid_hashes else target.rows.withColumn(PARTITION_COLUMN, _partition_digest(target))
     )
@@ -156,12 +165,12 @@ def _write_groups(
     *,
     overwrites: bool = False,
 ) -> WriteResult:
-    """Write the new rows of the groups that differ, in place of the old ones; `counts` are inserted and deleted."""
+    """Replace the groups that differ by their new rows. `counts` has the numbers of inserted and deleted rows."""
     (inserted, deleted), target = counts, work.target
     note = work.commit_note(rows=count_existing_rows(target) + inserted - deleted)
     if deleted and overwrites:
         target.overwrite_partitions(new, note)
-    elif deleted:  # also groups without new rows, which an overwrite would keep
+    elif deleted:  # a merge also deletes groups without new rows, which an overwrite would keep
         target.merge(new.unionByName(groups.old_rowids(changed_groups), allowMissingColumns=True), note)
     elif inserted:
         target.append(new, note)
@@ -169,6 +178,9 @@ def _write_groups(
 
 
 def _partition_digest(target: TargetTable) -> Column:
-    """Return a text that is the same for the same key, whatever values the key has."""
+    """Return a text that depends only on the row's key.
+
+    It is computed from the key's hashes, so every value is allowed.
+    """
     keys = [field for field in target.fields if field.name in target.key_columns]
     return F.concat_ws("-", *(F.hex(number) for number in row_hashes(keys)))

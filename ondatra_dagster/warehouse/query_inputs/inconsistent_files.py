@@ -1,7 +1,8 @@
 """The checks of input files that Spark would read wrongly: Parquet files, and JSON with one value per line.
 
-Spark uses the columns of one Parquet file for all files. A column that another file lacks would be null there,
-and a column that only another file has would be missing.
+Spark takes the columns from one Parquet file and uses them for all. A column that another file lacks would be null
+there. A column that only another file has would be missing.
+
 The files' footers are read without Spark, on this machine and on S3. Files elsewhere can't be checked.
 """
 
@@ -32,12 +33,12 @@ from ondatra_dagster.storage.s3_filesystem_and_listing import list_objects, open
 
 MERGE_OPTION = "mergeSchema"
 MERGE_SETTING = "spark.sql.parquet.mergeSchema"
-TIME_OPTIONS = ("modifiedBefore", "modifiedAfter")  # only Spark knows which files these leave out
+TIME_OPTIONS = ("modifiedBefore", "modifiedAfter")  # with these options, only Spark knows which files are read
 MAX_READERS = 16
 MERGE_REMEDY = (
     f"write all files with the same columns, or set '{MERGE_OPTION}' = 'true' to read missing columns as nulls"
 )
-SPARK_TYPES = {  # Spark's names of Arrow's types
+SPARK_TYPES = {  # Arrow type → its name in Spark
     "bool": "boolean",
     "int8": "tinyint",
     "int16": "smallint",
@@ -56,12 +57,12 @@ OpenFile = Callable[[], IO[bytes] | pa.NativeFile]
 
 
 class _ParquetColumns(NamedTuple):
-    name: str  # for messages
+    name: str  # the file's name, for messages
     columns: Mapping[str, tuple[str, str]]  # casefolded name → its spelling and type
 
 
 def differing_columns_problem(settings: Settings, source: Input) -> str | None:
-    """Return a sentence on the first column that differs between files; None if none does."""
+    """Return a sentence about the first column that differs between files; None if no column differs."""
     address = _parquet_address(settings, source)
     if (
         address is None
@@ -78,7 +79,7 @@ def differing_columns_problem(settings: Settings, source: Input) -> str | None:
 
 
 def missing_columns_problem(settings: Settings, source: FileInput, names: Sequence[str]) -> str | None:
-    """Return a sentence on the first of these columns that a Parquet file doesn't have; None if all files have all."""
+    """Return a sentence about the first of these columns that a Parquet file lacks; None if every file has all."""
     address = _parquet_address(settings, source)
     if address is None or _merges_schemas(settings, source):
         return None
@@ -104,7 +105,7 @@ def _first_difference(first: _ParquetColumns, other: _ParquetColumns) -> str | N
 
 
 def _parquet_address(settings: Settings, source: Input) -> str | None:
-    """Return the path or address of an input's Parquet files; None for any other input."""
+    """Return the path or address of an input's Parquet files; None if the input has no Parquet files."""
     if isinstance(source, FileInput):
         return source.path if source.format == "parquet" else None
     folder = source_table_address(source, settings) if isinstance(source, SourceInput) else None
@@ -117,7 +118,10 @@ def _input_options(source: Input) -> Sequence[tuple[str, str]]:
 
 
 def _merges_schemas(settings: Settings, source: Input) -> bool:
-    """Return whether the user wants one merged schema of all files, or only Spark knows which files those are."""
+    """Return whether the files shouldn't be compared.
+
+    This is so if the user wants the merged schema of all files, or if only Spark knows which files are read.
+    """
     options = _input_options(source)
     merge_setting = settings.spark.conf.get(MERGE_SETTING, "")
     is_merged = (
@@ -129,10 +133,10 @@ def _merges_schemas(settings: Settings, source: Input) -> bool:
 
 
 def _read_footers(settings: Settings, source: Input, address: str) -> Iterator[_ParquetColumns]:
-    """Yield the columns in each file's footer, reading several at once. Spark has to refuse unreadable files."""
+    """Yield the columns in each file's footer. Several files are read at once. Unreadable files are left to Spark."""
     try:
         openers = dict(_openers(settings, source, address))
-    except WarehouseError as error:  # Spark may have other S3 keys
+    except WarehouseError as error:  # Spark may have other S3 keys, so it may be able to read the files
         logger.warning("input=%s: its files' columns can't be compared: %s", source.name, error)
         return
     with concurrent.futures.ThreadPoolExecutor(MAX_READERS) as pool:
@@ -168,7 +172,10 @@ def _openers(settings: Settings, source: Input, address: str) -> Iterator[tuple[
 
 
 def _is_read_by_spark(file: Path, match: Path, *, is_recursive: bool) -> bool:
-    """Return whether Spark reads the file: a subfolder must name a partition's value, unless `is_recursive`."""
+    """Return whether Spark reads the file.
+
+    Unless `is_recursive`, a subfolder must name a partition's value, as in a=1.
+    """
     folders = file.relative_to(match).parts[:-1] if file != match else ()
     return not file.name.startswith("_") and (is_recursive or all("=" in folder for folder in folders))
 
@@ -189,7 +196,7 @@ def _footer_columns(schema: pq.ParquetSchema) -> Mapping[str, tuple[str, str]]:
 
 
 def _spark_type(arrow_type: pa.DataType) -> str:
-    """Return the type's name in Spark. Types that Spark reads alike have the same name."""
+    """Return the name of an Arrow type in Spark. Types that Spark reads in the same way have the same name."""
     if pa.types.is_dictionary(arrow_type):
         return _spark_type(arrow_type.value_type)
     if pa.types.is_timestamp(arrow_type):
@@ -211,7 +218,7 @@ MAX_LINE_BYTES = 1_000_000  # a longer first line counts as a whole file
 
 
 def multiline_json_problem(settings: Settings, source: Input) -> str | None:
-    """Return a sentence on the first file that has one value per line; None if there is none."""
+    """Return a sentence about the first JSON file that has one value per line; None if no file has."""
     if not isinstance(source, FileInput) or source.format != "json" or not is_option_on(source.options, "multiLine"):
         return None
     path = local_path(source.path)
@@ -224,18 +231,19 @@ def multiline_json_problem(settings: Settings, source: Input) -> str | None:
 
 
 def _is_json_lines(path: Path) -> bool:
-    with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:  # Spark reports these errors
+    # Spark reports these errors when it reads the file
+    with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:
         first_line = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
         while first_line.isspace():
             first_line = file.readline(MAX_LINE_BYTES)
         try:
             orjson.loads(first_line)
         except orjson.JSONDecodeError:
-            return False  # the value continues in the next line
+            return False  # the first value continues in the next line
         return any(not line.isspace() for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
     return False
 
 
 def open_text_file(path: Path) -> "contextlib.closing[IO[bytes] | gzip.GzipFile]":
-    """Open a file of lines, which may be compressed."""
+    """Open a text file for reading, which may be compressed."""
     return contextlib.closing(gzip.open(path) if path.suffix == ".gz" else path.open("rb"))

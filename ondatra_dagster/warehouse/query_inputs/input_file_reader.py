@@ -1,6 +1,6 @@
-"""The reader of the files that a query names, and its checks before Spark reads them.
+"""The reader of the files that a query names, and the checks of these files before Spark reads them.
 
-A path is resolved to files before Spark sees it, so that the same rules hold for Spark and for the plan.
+A path is resolved to files before Spark gets it, so that Spark and the plan follow the same rules.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ from ondatra_dagster.warehouse.spark.error_messages import ENFORCE_SCHEMA
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 FORMATS_WITH_MODES = ("csv", "json")
-MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column with that name, so Spark can't confuse them
+MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column with this name, so Spark can't mistake a column for it
 
 
 def check_input_files(settings: Settings, model: Model) -> None:
-    """Refuse files that can't be read correctly, before Spark reads them. Raises WarehouseError."""
+    """Raise WarehouseError for files that can't be read correctly, before Spark reads them."""
     for source in model.inputs:
         if isinstance(source, ModelInput):
             continue
@@ -52,7 +52,7 @@ def check_input_files(settings: Settings, model: Model) -> None:
 
 
 def place_of_input(model: Model, source: Input) -> str:
-    """Return the model's file and the first line that names the input."""
+    """Return the model's file and the first line in which its query names the input."""
     first_start = min((reference.start for reference in model.references if reference.input == source), default=0)
     return f"{model.file}:{model.sql_line + model.sql.count(chr(10), 0, first_start)}"
 
@@ -67,7 +67,7 @@ def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> Non
 
 
 def read_files(warehouse: Warehouse, source: FileInput) -> DataFrame:
-    """Return the files' rows. Nothing is computed yet, unless Spark infers the columns from the values."""
+    """Return the files' rows. Nothing is computed yet, unless Spark infers the columns from the files' content."""
     options, schema = model_options(source), option_value(source.options, SCHEMA_OPTION)
     if source.format in FORMATS_WITH_MODES:
         options = {**strict_options(source), **options}
@@ -80,7 +80,7 @@ def read_files(warehouse: Warehouse, source: FileInput) -> DataFrame:
 def load_files(
     warehouse: Warehouse, source: FileInput, options: Mapping[str, str], schema: str | StructType | None
 ) -> DataFrame:
-    """Return the files' rows as Spark reads them with only these options."""
+    """Return the files' rows as Spark reads them with these options and no others."""
     reader = warehouse.session.read.format(source.format).options(**options)
     if schema:
         reader = reader.schema(schema)
@@ -92,23 +92,26 @@ def load_files(
 
 
 def model_options(source: FileInput) -> Mapping[str, str]:
-    """Return the model's options for Spark. For CSV, also compare the header's names, unless the model decides it."""
+    """Return the options in the model's query, for Spark.
+
+    For CSV, Spark also compares the names in the header, unless the query sets the option for this.
+    """
     options = {name: value for name, value in source.options if name.casefold() != SCHEMA_OPTION}
     is_header_checked = source.format != "csv" or ENFORCE_SCHEMA.casefold() in map(str.casefold, options)
     return options if is_header_checked else {ENFORCE_SCHEMA: "false", **options}
 
 
 def strict_options(source: FileInput) -> Mapping[str, str]:
-    """Return the options with which a malformed row fails its model, unless the model allows such rows."""
+    """Return the options that let a model fail at a malformed row; none if the model allows malformed rows."""
     mode = read_parse_mode(source.options)
     if mode is ParseMode.PERMISSIVE:
         return {}
-    # else Spark parses only the columns that the query reads, and never finds a row's length wrong
+    # with column pruning, Spark only parses the columns that the query reads, and overlooks rows of a wrong length
     whole_rows = {"columnPruning": "false"} if source.format == "csv" else {}
     return {MODE_OPTION: mode.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN, **whole_rows}
 
 
 def spark_address(address: str) -> str:
-    """Return the address with the scheme s3a if it is on S3: Hadoop knows no other name of S3."""
+    """Return the address with the scheme s3a if it is on S3, because Hadoop knows S3 by no other scheme."""
     scheme, separator, location = address.partition("://")
     return f"s3a{separator}{location}" if scheme.casefold() in S3_SCHEMES else address

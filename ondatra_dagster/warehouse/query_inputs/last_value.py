@@ -1,4 +1,4 @@
-"""The value of {{ last_value }}, as a literal: the highest value among the results of earlier runs."""
+"""The value of {{ last_value }}, as an SQL literal: the highest value among the results of earlier runs."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import ddl_type, text_literal
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-# the lowest value of each type, from which an incremental query starts unless its header has another
+# by the name of a type: its lowest value, from which an incremental query starts unless the header has another
 LOWEST_VALUES: Mapping[str, str] = {  # by the type's name
     "binary": "",
     "boolean": "false",
@@ -31,7 +31,7 @@ LOWEST_VALUES: Mapping[str, str] = {  # by the type's name
 
 
 def last_value_literal(warehouse: Warehouse, model: Model, views: Mapping[str, str], *, from_start: bool) -> str | None:
-    """Return the literal to write into the model's query; None for a model that isn't incremental."""
+    """Return the literal that replaces {{ last_value }} in the query; None for a model that isn't incremental."""
     if model.incremental is None:
         return None
     highest = None if from_start else _highest_literal(warehouse, model, model.incremental)
@@ -39,7 +39,7 @@ def last_value_literal(warehouse: Warehouse, model: Model, views: Mapping[str, s
 
 
 def _highest_literal(warehouse: Warehouse, model: Model, incremental: Incremental) -> str | None:
-    """Return the highest value in the table as a literal; None if the table has no value yet."""
+    """Return the highest value in the table's column as a literal; None if the column has no value yet."""
     path = warehouse.table_path(model.id)
     state = read_table_state(path)
     if state is None or incremental.column.casefold() not in {column.name.casefold() for column in state.columns}:
@@ -52,7 +52,7 @@ def _highest_literal(warehouse: Warehouse, model: Model, incremental: Incrementa
 
 
 def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incremental, views: Mapping[str, str]) -> str:
-    """Return the header's initial value, or else the lowest one, in the type of the query's column."""
+    """Return the initial value in the header as a literal, or else the lowest value of the column's type."""
     type_ = _incremental_type(build_query(warehouse.session, model, views).schema, incremental)
     if incremental.initial is None:
         return _cast_literal(_lowest_text(type_, incremental), type_)

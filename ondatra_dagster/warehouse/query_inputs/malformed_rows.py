@@ -1,6 +1,7 @@
-"""The rows of CSV and JSON files that can't be parsed: in which files, how many, and the first one's text.
+"""The rows of CSV and JSON files that can't be parsed: their files, their number, and the text of the first one.
 
-Files are read once, and Spark fails at the first such row. Only then are they read again, to count.
+Normally, files are read once, and Spark fails at the first malformed row. After such a failure the files are read
+again, to count the malformed rows.
 """
 
 import codecs
@@ -38,24 +39,28 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import header_error_message
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-MALFORMED_CODES = ("MALFORMED_", "FAILED_READ_FILE", "FAILFAST")  # in Spark's message on such a row
-COMPARED_LENGTH = 1000  # characters of a row, to find its line
+MALFORMED_CODES = ("MALFORMED_", "FAILED_READ_FILE", "FAILFAST")  # codes in Spark's messages about malformed rows
+COMPARED_LENGTH = 1000  # so many characters of a row are compared to find its line
 SHOWN_LENGTH = 100
 SHOWN_COLUMNS = 8
 OTHER_COLUMN = "__ondatra_other"
-LINE_OPTIONS = ("lineSep", "encoding", "charset")  # options that change what a line is
+# with these options, a row may be something else than a line of UTF-8
+LINE_OPTIONS = ("lineSep", "encoding", "charset")
 
 
 class MalformedFile(NamedTuple):
-    """The number and the first of a file's rows that can't be parsed."""
+    """A file with rows that can't be parsed: their number, and the first one."""
 
-    file: str  # as Spark names it
+    file: str  # the file's name as Spark spells it
     row_count: int
-    first_text: str  # the beginning of the first one's text
+    first_text: str  # the beginning of the first malformed row's text
 
 
 def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str], str | None]:
-    """Return a function that says which rows of the model's files made Spark fail; it returns None if none did."""
+    """Return a function that gets Spark's error message and describes the malformed rows in the model's files.
+
+    The function returns None if no row is malformed.
+    """
 
     def explain_failure(text: str) -> str | None:
         if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
@@ -71,17 +76,17 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
 
 
 def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
-    """Return a sentence on the files' rows that can't be parsed; None if the failure has another reason."""
+    """Return a sentence about the files' malformed rows; None if the failure has another reason."""
     try:
         rows = _read_leniently(warehouse, source)
         files = _count_malformed_rows(rows)
     except (PySparkException, Py4JError):
-        return None  # the files can't be read at all, as Spark has reported
+        return None  # the files can't be read at all, and Spark has reported that
     return _format_message(warehouse, source, rows, files) if files else None
 
 
 def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
-    """Return the files' rows, with the texts of rows that can't be parsed in an additional column."""
+    """Return the files' rows. The texts of malformed rows are in an additional column."""
     options = {
         name: value
         for name, value in model_options(source).items()
@@ -92,7 +97,7 @@ def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
         options["columnPruning"] = "false"
     fields = load_files(warehouse, source, options, option_value(source.options, SCHEMA_OPTION)).schema.fields
     columns = [field for field in fields if field.name != MALFORMED_COLUMN]
-    if source.format == "json":  # Spark refuses to read the texts alone
+    if source.format == "json":  # Spark refuses to read only the texts of malformed rows
         columns.append(StructField(OTHER_COLUMN, StringType()))
     schema = StructType([*columns, StructField(MALFORMED_COLUMN, StringType())])
     return load_files(warehouse, source, options, schema)
@@ -137,16 +142,16 @@ def _format_columns(rows: DataFrame) -> str:
 
 
 def _has_other_lines(source: FileInput) -> bool:
-    """Return whether a row of the file may be something else than a line of UTF-8."""
+    """Return whether a row of the file may be something else than a line of UTF-8 text."""
     return is_option_on(source.options, "multiLine") or any(
         option_value(source.options, option) for option in LINE_OPTIONS
     )
 
 
 def _line_of(path: Path, text: str) -> int | None:
-    """Return the number of the first line that begins with the text."""
+    """Return the number of the first line that begins with the text; None if no line does."""
     if not path.is_file():
-        return None  # it is on the Spark server's machine
+        return None  # the file is on the Spark server's machine
     beginning = text.encode()
     with open_text_file(path) as file:
         lines = enumerate(file, start=1)

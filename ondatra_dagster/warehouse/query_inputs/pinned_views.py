@@ -1,4 +1,4 @@
-"""The inputs of a query as views at fixed versions, which don't change while the query runs."""
+"""The inputs of a query as views at fixed versions, so that they don't change while the query runs."""
 
 import itertools
 import re
@@ -32,16 +32,19 @@ _view_numbers = itertools.count(1)
 
 
 def pin_inputs(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of a view for each input at its version. No name in the user's query can mean such a view."""
+    """Create a view of each input at its version. Return the view's name by Input.name.
+
+    No name in the user's query can accidentally mean such a view.
+    """
     return {source.name: _create_view(_read_input(warehouse, source, versions), model) for source in model.inputs}
 
 
 def build_query(
     session: SparkSession, model: Model, views: Mapping[str, str], *, last_value: str | None = None
 ) -> DataFrame:
-    """Return the model's query over views of its inputs; nothing is computed yet.
+    """Return the model's query over views of its inputs. Nothing is computed yet.
 
-    Its text is the user's. Only the names of inputs and {{ last_value }} are replaced.
+    The text is the user's: only the names of inputs and {{ last_value }} are replaced.
     """
     return session.sql(render_spark_query(model, views, last_value=last_value))
 
@@ -49,7 +52,10 @@ def build_query(
 def pin_previous_inputs(
     warehouse: Warehouse, model: Model, old_versions: Mapping[str, str], new_versions: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the name of a view for each input at its version in `old_versions`, with its columns of `new_versions`."""
+    """Create a view of each input at its version in `old_versions`. Return the view's name by Input.name.
+
+    The views have the inputs' columns of `new_versions`.
+    """
     views = {}
     for source in model.inputs:
         present_rows, past_rows = (
@@ -62,7 +68,7 @@ def pin_previous_inputs(
 def pin_input_changes(
     warehouse: Warehouse, model: Model, source: ModelInput, old_version: str, new_version: str, *, is_gain: bool
 ) -> str:
-    """Return the name of a view of the rows that a model's only input gained, or lost, between two versions."""
+    """Create a view of the rows that a model's only input gained or lost between two versions, and return its name."""
     (_, after_version), (_, last_version) = parse_table_version(old_version), parse_table_version(new_version)
     path = table_path(warehouse.settings, source.model)
     feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")
@@ -76,7 +82,7 @@ def pin_input_changes(
 
 
 def _align_to_current(present: DataFrame, past: DataFrame) -> DataFrame:
-    """Return the past rows in the current columns. Columns that were added later are null, as Delta reads them."""
+    """Return the past rows with the current columns. A column that was added later is null, as Delta reads it."""
     past_fields = {field.name.casefold(): field for field in past.schema.fields}
     columns = []
     for field in present.schema.fields:
@@ -104,7 +110,10 @@ def _read_input(warehouse: Warehouse, source: Input, versions: Mapping[str, str]
 
 
 def _path_of_version(settings: Settings, model_id: str, version: str | None) -> str:
-    """Return where a model's table can be read at a version. Versions before a dry run's clone are in its original."""
+    """Return where a version of a model's table can be read. A dry run's clone has no versions from before the dry run.
+
+    These are read from the original table.
+    """
     path = table_path(settings, model_id)
     state = read_table_state(path)
     table_id = (version or "").rpartition("@")[0]
@@ -115,7 +124,7 @@ def _path_of_version(settings: Settings, model_id: str, version: str | None) -> 
 def read_source(warehouse: Warehouse, source: SourceInput, version: str | None) -> DataFrame:
     session, folder = warehouse.session, source_table_address(source, warehouse.settings)
     if folder is None:
-        # a catalog.schema, whose parts the user may have quoted
+        # the user may have quoted the parts of catalog.schema
         catalog_path = (
             source.location if "`" in source.location else ".".join(map(quote_name, source.location.split(".")))
         )
@@ -124,7 +133,8 @@ def read_source(warehouse: Warehouse, source: SourceInput, version: str | None) 
     if state is None:
         return session.read.format("parquet").load(spark_address(escape_pattern(folder)))
     rows = _read_table(session, folder, source.name, version)
-    return drop_hidden_columns(rows) if KIND_PROPERTY in state.properties else rows  # another project's table
+    # drop the hidden columns of another project's table
+    return drop_hidden_columns(rows) if KIND_PROPERTY in state.properties else rows
 
 
 def _read_table(session: SparkSession, path: str, name: str, version: str | None) -> DataFrame:
@@ -136,7 +146,10 @@ def _read_table(session: SparkSession, path: str, name: str, version: str | None
 
 
 def _log_version(path: str, state: TableState, version: str | None) -> int:
-    """Return the commit to read: the version itself, or a later one that changed no rows, but maybe columns."""
+    """Return the commit to read for a version.
+
+    It is the version itself, or a later commit that changed no rows, but may have changed columns.
+    """
     table_id, _, number = (version or "").rpartition("@")
     if not table_id or version == f"{state.table_id}@{state.version}":
         return state.log_version
@@ -146,5 +159,5 @@ def _log_version(path: str, state: TableState, version: str | None) -> int:
 
 
 def drop_hidden_columns(rows: DataFrame) -> DataFrame:
-    """Return the rows without the columns that ondatra adds."""
+    """Return the rows without the hidden columns that ondatra adds."""
     return rows.select(*(column_of(name) for name in rows.columns if not is_hidden_column(name)))

@@ -1,6 +1,6 @@
-"""The result of a model's current query on its inputs at the time of the table's newest commit.
+"""The result of a model's current query on the input versions of the table's newest commit.
 
-If one input's old version can't be read (a changed file, or a replaced table), the result is unknown.
+If the old version of one input can't be read (a changed file, or a replaced table), the result is unknown.
 """
 
 import dataclasses
@@ -30,16 +30,22 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousResultsFromInputs:
-    """The previous results from the inputs' old versions. Each result is a query that isn't computed yet."""
+    """The previous results of a query, from the old versions of its inputs.
+
+    Each result is a query that isn't computed yet.
+    """
 
     warehouse: Warehouse
     model: Model
     current_versions: Mapping[str, str]
-    previous_versions: Mapping[str, str]  # none if they weren't noted
-    align_rows: Callable[[DataFrame], DataFrame]  # into the table's columns
+    previous_versions: Mapping[str, str]  # empty if the versions weren't stored
+    align_rows: Callable[[DataFrame], DataFrame]  # gives rows the columns of the table
 
     def changes(self) -> ResultChanges | None:
-        """Return the query's result on the changes of its only input, if it reads one row at a time."""
+        """Return the query's result on the changes of its only input, if the query handles each row independently.
+
+        Return None for other queries, and if the changes can't be read.
+        """
         if not self.model.is_row_by_row or not self._is_readable():
             return None
         (source,) = self.model.inputs
@@ -49,7 +55,7 @@ class PreviousResultsFromInputs:
         previous, current = self.previous_versions[source.name], self.current_versions[source.name]
         (table_id, after_version), (new_id, last_version) = parse_table_version(previous), parse_table_version(current)
         if table_id != new_id:
-            return None  # a dry run's clone, whose feed doesn't have the changes before it
+            return None  # the input is a dry run's clone, and the clone's feed doesn't have the earlier changes
         if len(split_feed_range(table, after=after_version, upto=last_version)) != 1:
             return None
         added_rows = self._query_changes(source, previous, current, is_gain=True)
@@ -59,24 +65,27 @@ class PreviousResultsFromInputs:
         )
 
     def rows(self) -> DataFrame | None:
-        """Return the query's result on all rows of its inputs' old versions; None if it is unknown."""
+        """Return the query's result on all rows of its inputs' old versions.
+
+        Return None if a version can't be read, or if the query isn't deterministic.
+        """
         if not self.model.is_deterministic or not self._is_readable():
             return None
         try:
             views = pin_previous_inputs(self.warehouse, self.model, self.previous_versions, self.current_versions)
         except PySparkException:
-            return None  # for example, a source keeps old versions for a week only
+            return None  # for example, the source keeps old versions for a week only
         return self._query(views)
 
     def _is_readable(self) -> bool:
-        # a query without inputs changes by its definition alone: only its table has the previous result
+        # a query without inputs only changes by its definition: its previous result exists only in the table
         return bool(self.model.inputs) and all(
             self._is_available(source, self.previous_versions.get(source.name), self.current_versions.get(source.name))
             for source in self.model.inputs
         )
 
     def _is_available(self, source: Input, old_version: str | None, new_version: str | None) -> bool:
-        """Return whether an input's old version can still be read."""
+        """Return whether the old version of an input can still be read."""
         if old_version is None or old_version in (UNVERSIONED, MODEL_NOT_BUILT) or new_version is None:
             return False
         if isinstance(source, FileInput):
@@ -86,7 +95,7 @@ class PreviousResultsFromInputs:
         )
 
     def _is_version_of_original(self, source: Input, old_version: str) -> bool:
-        """Return whether that is a version of the table whose clone a dry run reads now."""
+        """Return whether `old_version` is a version of the table whose clone a dry run reads now."""
         if not isinstance(source, ModelInput):
             return False
         state = read_table_state(self.warehouse.table_path(source.model))
@@ -108,12 +117,15 @@ class PreviousResultsFromInputs:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousResultsFromTable:
-    """The previous results from the table: its rows from the lowest value that an incremental query gives now."""
+    """The previous results of an incremental query, from the table.
+
+    They are the table's rows from the lowest value that the query returns now.
+    """
 
     target: TargetTable
     current_rows: DataFrame
     incremental_column: str
-    # used first: rows of another definition can't be compared with the current ones
+    # used first, because after a change of the definition the table's rows can't be compared with the current ones
     results_from_inputs: PreviousResultsFromInputs | None = None
 
     def changes(self) -> ResultChanges | None:
@@ -127,17 +139,17 @@ class PreviousResultsFromTable:
         lowest_text = self.current_rows.agg(F.min(value).cast("string")).collect()[0][0]
         if lowest_text is None:
             return self.target.rows.where(value.isNull())
-        # converted through text: Python's own dates and times have other zones and calendars
+        # the value is converted as text, because Python's dates and times have other zones and calendars
         type_ = self.current_rows.select(value).schema[0].dataType
         lowest_value = F.lit(lowest_text).cast(type_)
         return self.target.rows.where((value >= lowest_value) | value.isNull())
 
 
 def previous_input_versions(model: Model, target: TargetTable, new_versions: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the inputs' versions at the table's newest commit; none if they weren't noted.
+    """Return the inputs' versions at the table's newest commit; an empty mapping if the commit has no note.
 
-    An input that a changed definition has added counts from its current version, which is stored with the table.
-    Otherwise, after a run that finds nothing new and makes no commit, the next run would count from a later version.
+    If a changed definition has added an input, its current version is used, and is stored with the table. Without this,
+    a run that finds nothing new would make no commit, and the next run would start from a later version.
     """
     note = target.state.commit_metadata
     if note is None:
@@ -156,5 +168,5 @@ def previous_input_versions(model: Model, target: TargetTable, new_versions: Map
 
 
 def _table_id(version: str) -> str:
-    """Return the id of the table that has the version."""
+    """Return the id of the table that a version belongs to."""
     return version.rpartition("@")[0]

@@ -1,1 +1,1 @@
-"""The Spark session: Java, jars, the JVM, its tuning, locks and errors."""
+"""The Spark session: Java, jars, the JVM and its tuning, the locks, and the messages for Spark's errors."""

@@ -13,7 +13,7 @@ from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.project.model import Model
 
 ERROR_CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
-PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # the beginning of Py4J's messages
+PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # the text with which Py4J's messages begin
 SQLSTATE_TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 LINE_NUMBER = re.compile(
     r"== SQL(?: of \w+)? \(line (\d+), position \d+\)|\(line (\d+), pos(?:ition)? \d+\)|; line (\d+) pos"
@@ -25,7 +25,8 @@ MAX_MESSAGE_LENGTH = 400
 def explain_model_errors(model: Model, explain: Callable[[str], str | None] | None = None) -> Iterator[None]:
     """Turn an error that Spark raises inside the context into a WarehouseError with the model's file and line.
 
-    `explain` may know the reason better than Spark; its sentence includes the file and line.
+    `explain` gets Spark's message. If it knows the reason better, it returns a sentence that includes the file and
+    line.
     """
     try:
         yield
@@ -33,19 +34,23 @@ def explain_model_errors(model: Model, explain: Callable[[str], str | None] | No
         text = _error_text(error)
         if explain and (explanation := explain(text)):
             raise WarehouseError(explanation) from None
-        # without Spark's error as the cause: it adds a hundred frames, and no information
-        line_match = LINE_NUMBER.search(text)  # names were replaced, but the lines are the user's
+        # don't chain Spark's error as the cause, because that adds a hundred frames and no information
+        # the names in the query were replaced, but the line numbers are those of the user's file
+        line_match = LINE_NUMBER.search(text)
         line = next((int(number) for number in line_match.groups() if number), 1) if line_match else 1
         raise WarehouseError(f"{model.file}:{model.sql_line + line - 1}: {shorten_message(text)}") from None
     except SparkSetupError:
-        raise  # the cause isn't in the model
+        raise  # the model isn't the cause
     except WarehouseError as error:
         raise WarehouseError(f"{model.file}:{model.sql_line}: {error}") from error
 
 
 @contextlib.contextmanager
 def explain_spark_errors(place: str, *, raises: type[WarehouseError] = WarehouseError) -> Iterator[None]:
-    """Turn an error that Spark raises inside the context into one with `place`, where no user's query is the cause."""
+    """Turn an error that Spark raises inside the context into a WarehouseError with `place`.
+
+    It is for work that runs no query of the user.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -53,12 +58,12 @@ def explain_spark_errors(place: str, *, raises: type[WarehouseError] = Warehouse
 
 
 def spark_error_message(error: Exception) -> str:
-    """Return Spark's message as a sentence."""
+    """Return the error's message as a sentence."""
     return shorten_message(_error_text(error))
 
 
 def shorten_message(text: str) -> str:
-    """Return Spark's message without the error's class, codes, plans and stack frames."""
+    """Return the message without the error's class, codes, plans and stack frames."""
     if message := header_error_message(text):
         return message
     message = SQLSTATE_TAIL.sub("", text.split("\n\nJVM stacktrace")[0])
@@ -76,7 +81,8 @@ def _error_text(error: Exception) -> str:
     return str(error)
 
 
-ENFORCE_SCHEMA = "enforceSchema"  # an option of Spark: with false, it compares the names and refuses differences
+# an option of Spark: if false, Spark compares the header's names with the columns and refuses differences
+ENFORCE_SCHEMA = "enforceSchema"
 NAME_MISMATCH = re.compile(
     r"CSV header does not conform to the schema\.\s+Header: (?P<header>.*)\s+Schema: (?P<schema>.*)"
     r"\s+Expected: .*\s+CSV file: (?P<file>.*)"
@@ -89,7 +95,7 @@ HEADER_REMEDY = f"name them as in the file, or set '{ENFORCE_SCHEMA}' = 'true' t
 
 
 def header_error_message(text: str) -> str | None:
-    """Return the sentence for a header that Spark refused; None if the error is another one."""
+    """Return the sentence for a header that Spark refused; None if the error is about something else."""
     if match := NAME_MISMATCH.search(text):
         name, header, schema = _header_file_name(match), match["header"], match["schema"]
         return f"{name} has the columns {header}, where {schema} are read; {HEADER_REMEDY}"

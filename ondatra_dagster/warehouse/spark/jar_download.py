@@ -1,7 +1,7 @@
-"""The jars that Spark needs besides pyspark's own: their pins, their folder and their download.
+"""The jars that Spark needs in addition to those in pyspark: their pins, their folder and their download.
 
-pinned_jars.txt has version, size and SHA-256 of each; `.ci/pin_jars.py` writes it. The first start of Spark fetches
-them. `python -m ondatra_dagster.warehouse.spark.jar_download` does so beforehand.
+The file pinned_jars.txt has the version, size and SHA-256 of each jar; `.ci/pin_jars.py` writes it. The first start of
+Spark fetches the jars. `python -m ondatra_dagster.warehouse.spark.jar_download` fetches them beforehand.
 """
 
 import base64
@@ -32,7 +32,7 @@ PINS_FILE = Path(__file__).with_name("pinned_jars.txt")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedJar:
-    """A jar's Maven coordinate, and its pinned size and content."""
+    """A jar's Maven coordinate, and its pinned size and SHA-256."""
 
     group: str
     artifact: str
@@ -42,22 +42,25 @@ class PinnedJar:
 
     @property
     def name(self) -> str:
-        """Return the file's name, which is the one in Maven repositories."""
+        """Return the name of the jar's file, as in Maven repositories."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> str:
-        """Return the file's path in a Maven repository."""
+        """Return the path of the jar's file in a Maven repository."""
         return "/".join((self.group.replace(".", "/"), self.artifact, self.version, self.name))
 
     def is_in(self, folder: Path) -> bool:
-        """Return whether the folder has a file of the pinned size. To read it would delay the start of Spark."""
+        """Return whether the folder has the jar's file with the pinned size.
+
+        The content isn't checked, because reading it would delay the start of Spark.
+        """
         with contextlib.suppress(OSError):
             return (folder / self.name).stat().st_size == self.size
         return False
 
     def is_intact_in(self, folder: Path) -> bool:
-        """Return whether the folder has the file with the pinned content."""
+        """Return whether the folder has the jar's file with the pinned content."""
         with contextlib.suppress(OSError), (folder / self.name).open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
         return False
@@ -89,26 +92,29 @@ DELTA_JARS = _read_jar_set("delta", "Delta's jars")
 S3A_JARS = _read_jar_set("s3a", "the jars for S3")
 
 
-S3A_FOLDER = "s3a"  # in the folder of Delta's jars
+S3A_FOLDER = "s3a"  # a subfolder of the folder with Delta's jars
 FETCH_COMMAND = "python -m ondatra_dagster.warehouse.spark.jar_download"
-LOCK_SECONDS = 900  # another process may have a slow connection
+LOCK_SECONDS = 900  # so long because another process may be fetching over a slow connection
 
 
 class FetchListener:
-    """A listener to the progress of a fetch. This one does nothing."""
+    """A listener to the progress of a fetch. This base class does nothing."""
 
     def on_start(self, message: str) -> None:
-        """Handle the start. Called once before the first byte, and when another process fetches."""
+        """Handle the start of a fetch.
+
+        It is called once before the first byte, and also if another process fetches and this one waits.
+        """
 
     def on_progress(self, received_bytes: int, total: int) -> None:
-        """Handle progress. Called with the number of bytes received so far, and the total."""
+        """Handle progress: the number of bytes received so far, and the total number of bytes."""
 
 
 NULL_LISTENER = FetchListener()
 
 
 def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
-    """Return the jars that Spark needs besides pyspark's, and fetch the missing ones."""
+    """Return the jars that Spark needs in addition to pyspark's. Fetch the missing ones."""
     jars = fetch_jar_set(settings.jars, DELTA_JARS, settings.maven_mirror, listener)
     if settings.uses_s3:
         jars += fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror, listener)
@@ -116,26 +122,26 @@ def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENE
 
 
 def missing_jars(folder: Path, jar_set: JarSet = DELTA_JARS) -> list[PinnedJar]:
-    """Return the jars of the set that the folder doesn't have, or not with the pinned size."""
+    """Return the jars of the set that are missing in the folder, or whose files don't have the pinned size."""
     return [jar for jar in jar_set.jars if not jar.is_in(folder)]
 
 
 def damaged_jars(folder: Path, jar_set: JarSet = DELTA_JARS) -> list[PinnedJar]:
-    """Return the jars of the set whose content in the folder isn't the pinned one. Reads each file."""
+    """Return the jars of the set whose content in the folder isn't the pinned content. Each file is read completely."""
     return [jar for jar in jar_set.jars if not jar.is_intact_in(folder)]
 
 
 def jar_addresses(mirror: str | None, jar_set: JarSet = DELTA_JARS) -> list[str]:
-    """Return the addresses from which the jars of the set are fetched."""
+    """Return the addresses from which the jars of the set can be fetched."""
     return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in jar_set.jars]
 
 
 def fetch_jar_set(
     folder: Path, jar_set: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
 ) -> tuple[Path, ...]:
-    """Return the jars of a set. Fetch those that the folder lacks from the mirror or the default repository.
+    """Return the files of a set's jars. Fetch those that the folder lacks, from the mirror or the default repository.
 
-    If several processes call this at once, one fetches and the others wait. Raises SparkSetupError.
+    If several processes call this at once, one of them fetches and the others wait. Raises SparkSetupError.
     """
     if missing_jars(folder, jar_set):
         try:
@@ -148,11 +154,14 @@ def fetch_jar_set(
 
 
 def _fetch_missing(folder: Path, jar_set: JarSet, repository: str, listener: FetchListener) -> None:
-    """Fetch what is missing now: while this process waited for the lock, another one may have fetched all."""
+    """Fetch the jars that are still missing.
+
+    Another process may have fetched all while this one waited for the lock.
+    """
     jars = missing_jars(folder, jar_set)
     if not jars:
         return
-    for partial_file in folder.glob(f"*{PARTIAL_SUFFIX}"):  # left by a killed process
+    for partial_file in folder.glob(f"*{PARTIAL_SUFFIX}"):  # files that a killed process left
         partial_file.unlink(missing_ok=True)
     total, done = sum(jar.size for jar in jars), 0
     listener.on_start(f"fetching {jar_set.title} into {folder}: {format_size(total)}, once on this machine")
@@ -167,7 +176,7 @@ def _fetch_missing(folder: Path, jar_set: JarSet, repository: str, listener: Fet
 
 
 def _fetch_failure_message(folder: Path, jar_set: JarSet, error: Exception) -> str:
-    """Return a message with both remedies: a repository that answers, or a download by hand."""
+    """Return a message with two remedies: another repository, or a download by the user."""
     title = jar_set.title[0].upper() + jar_set.title[1:]
     option = " --list s3" if jar_set is S3A_JARS else " --list"
     return (
@@ -177,9 +186,10 @@ def _fetch_failure_message(folder: Path, jar_set: JarSet, error: Exception) -> s
     )
 
 
-RESOLVER_CLASS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"  # in pyspark's jar of Ivy
+# a class in the jar of Ivy, which pyspark contains
+RESOLVER_CLASS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"
 RESOLVER_ADDRESS = re.compile(rb"https://[\w.-]+/maven2")
-PARTIAL_SUFFIX = ".part"  # the end of a file's name until it is complete
+PARTIAL_SUFFIX = ".part"  # the suffix of a file until its download is complete
 TIMEOUT_SECONDS = 30
 BLOCK_BYTES = 1 << 18
 OnBytesReceived = Callable[[int], None]  # gets the number of bytes received since the last call
@@ -187,7 +197,7 @@ OnBytesReceived = Callable[[int], None]  # gets the number of bytes received sin
 
 @functools.cache
 def default_repository() -> str:
-    """Return the address of the Maven repository that Spark's own resolver uses by default."""
+    """Return the address of the Maven repository that Spark's own resolver of jars uses by default."""
     for jar in pyspark_jars():
         if jar.name.startswith("ivy-"):
             with zipfile.ZipFile(jar) as classes:
@@ -197,7 +207,7 @@ def default_repository() -> str:
 
 
 def download_jar(jar: PinnedJar, folder: Path, repository: str, on_bytes: OnBytesReceived) -> None:
-    """Download the jar to the folder. Raises SparkSetupError with the reason if that fails."""
+    """Download the jar to the folder. Raises SparkSetupError with the reason if the download fails."""
     partial_file, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
     try:
         with _open_address(f"{repository.rstrip('/')}/{jar.path}") as response, partial_file.open("wb") as file:
@@ -222,13 +232,13 @@ def download_jar(jar: PinnedJar, folder: Path, repository: str, on_bytes: OnByte
 
 
 def without_password(repository: str) -> str:
-    """Return the repository's address without a password."""
+    """Return the repository's address without the user's name and password."""
     url = urlsplit(repository)
     return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
 
 
 def _open_address(address: str) -> IO[bytes]:
-    """Open the address; a name and password in it are sent as Basic authentication."""
+    """Open the address. A user name and password in the address are sent as Basic authentication."""
     request = urllib.request.Request(without_password(address), headers={"User-Agent": "ondatra"})  # noqa: S310 - of a setting
     user, has_user, _ = urlsplit(address).netloc.rpartition("@")
     if has_user:
@@ -240,7 +250,7 @@ def _open_address(address: str) -> IO[bytes]:
 
 
 class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
-    """A handler that refuses redirects from https to another scheme."""
+    """A handler of HTTP redirects. It refuses redirects from https to another scheme."""
 
     def redirect_request(
         self,
@@ -259,7 +269,7 @@ class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _copy_response(answer: IO[bytes], file: IO[bytes], on_bytes: OnBytesReceived) -> tuple[str, int]:
-    """Copy the answer to the file; return its SHA-256 and its size."""
+    """Copy the response to the file. Return the file's SHA-256 and size."""
     digest, size = hashlib.sha256(), 0
     while block := answer.read(BLOCK_BYTES):
         digest.update(block)
@@ -276,6 +286,7 @@ def _error_reason(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    from ondatra_dagster.warehouse.spark.jars_and_class_archive_setup import main  # here: it uses this module
+    # imported only here, because the imported module imports this one
+    from ondatra_dagster.warehouse.spark.jars_and_class_archive_setup import main
 
     sys.exit(main(sys.argv[1:]))

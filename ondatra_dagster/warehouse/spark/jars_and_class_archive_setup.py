@@ -1,6 +1,6 @@
-"""The set-up of a machine before Spark starts: Delta's jars, and an archive of the JVM's classes.
+"""The set-up of a machine before Spark's first start: Delta's jars, and an archive of the JVM's classes.
 
-A run fetches the jars itself; the archive makes each later start of Spark some seconds shorter.
+A run fetches missing jars itself. The archive makes each later start of Spark some seconds faster.
 """
 
 import datetime
@@ -28,13 +28,13 @@ from ondatra_dagster.warehouse.spark.java_finder import Java, find_java
 from ondatra_dagster.warehouse.spark.jvm_process import class_archive_path
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-# every kind of statement that a run makes, so that the archive has the classes for it
+# queries with every kind of statement that a run makes, so that the archive has the classes for all
 TRAINING_KINDS = ("table", "merge", "tracked")
 TRAINING_QUERIES = ("select 1 as id, 'a' as text, 1.5 as amount", "select 1 as id, 'b' as text, 2.5 as amount")
 
 
 class StderrFetchListener(FetchListener):
-    """A listener that prints the fetch of jars to stderr."""
+    """A listener that prints the progress of a fetch to stderr."""
 
     def on_start(self, message: str) -> None:
         _print_line(message)
@@ -45,7 +45,7 @@ class StderrFetchListener(FetchListener):
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Set up the machine, or list the files to download. Print an error as one sentence, and return the exit code."""
+    """Set up the machine, or list the files to download. Print an error as one sentence. Return the exit code."""
     try:
         settings = read_settings(Path.cwd())
         if "--list" in arguments:
@@ -69,7 +69,10 @@ def _print_line(line: str) -> None:
 
 
 def _make_archive(archive: Path, settings: Settings, java: Java) -> None:
-    """Do a run's work in a JVM like that of a run, which archives the loaded classes when it exits."""
+    """Make the archive: start a JVM like that of a run, and do a run's work in it.
+
+    The JVM archives the classes that it has loaded when it exits.
+    """
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".archiving-") as folder:
         root = Path(folder)
         new_archive = root / archive.name

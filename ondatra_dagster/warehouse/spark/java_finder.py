@@ -1,6 +1,6 @@
-"""The search for a Java that Spark runs on. jvm_process.py starts it.
+"""The search for a Java that Spark can run on. jvm_process.py starts this Java.
 
-`python -m ondatra_dagster.warehouse.spark.java_finder` prints which one is used, or what to install.
+`python -m ondatra_dagster.warehouse.spark.java_finder` prints which Java is used, or what to install.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ USUAL_FOLDERS = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
     executable: Path
-    release: str  # 17.0.15
+    release: str  # such as 17.0.15
 
     @property
     def version(self) -> int:
-        """Return the major version: 8 for 1.8.0."""
+        """Return the major version: 17 for 17.0.15, 8 for 1.8.0."""
         numbers = [int(number) for number in re.findall(r"\d+", self.release)] or [0]
         return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
@@ -39,9 +39,9 @@ class Java:
 
 
 def find_java(java_home: Path | None, *, setting_name: str = JAVA_HOME_VARIABLE) -> Java:
-    """Return the Java in `java_home` if that is set, otherwise the first supported one.
+    """Return the Java in `java_home` if this is set, otherwise the first supported Java on this machine.
 
-    Raises SparkSetupError, which names the setting that java_home comes from, or says what to install.
+    Raises SparkSetupError. It names the setting that java_home comes from, or says what to install.
     """
     if java_home:
         return _java_at(java_home, setting_name)
@@ -72,7 +72,7 @@ def _java_at(home: Path, setting_name: str) -> Java:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield the java on the PATH, then those in the systems' usual folders."""
+    """Yield the java on the PATH, then the javas in the usual folders of operating systems."""
     path_java = shutil.which("java")
     if path_java:
         yield Path(path_java).resolve()
@@ -83,7 +83,10 @@ def _candidates() -> Iterator[Path]:
 
 
 def _identify_java(executable: Path) -> Java | None:
-    """Return the Java by its `release` file; if there is none, start it and read its version."""
+    """Return the Java with the version in its `release` file.
+
+    Without this file, start the Java and read its version.
+    """
     text = ""
     with contextlib.suppress(OSError):
         text = (executable.parent.parent / "release").read_text(encoding="utf-8", errors="replace")

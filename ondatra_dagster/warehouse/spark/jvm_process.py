@@ -1,4 +1,4 @@
-"""The start and the end of Spark's JVM. It runs `java` directly, without shell scripts or a second JVM.
+"""The start and the end of Spark's JVM. This module runs `java` directly, without shell scripts or a second JVM.
 
 session.py configures Spark; memory_and_tuning_by_work_size.py sets the JVM's memory.
 """
@@ -27,12 +27,13 @@ START_SECONDS = 120
 POLL_SECONDS = 0.02
 TERMINATE_SECONDS = 4
 LOG_BYTES = 5_000_000  # a longer log is overwritten
-OPENED_PACKAGES = (  # the packages of the JDK that Spark's own launcher opens
+OPENED_PACKAGES = (  # the packages of the JDK that Spark's own launcher opens with --add-opens
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
     *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
-UTC_OPTION = "-Duser.timezone=UTC"  # else a local time that daylight saving time skips is changed
+# with another time zone, a local time that daylight saving time skips would be changed
+UTC_OPTION = "-Duser.timezone=UTC"
 JVM_OPTIONS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
@@ -40,7 +41,7 @@ JVM_OPTIONS = (
     "-Djdk.reflect.useDirectMethodHandle=false",
     UTC_OPTION,
 )
-JAVA_IMPORTS = (  # the imports that pyspark expects in a gateway
+JAVA_IMPORTS = (  # the imports that pyspark expects in the gateway's JVM
     "org.apache.spark.SparkConf",
     "org.apache.spark.api.java.*",
     "org.apache.spark.api.python.*",
@@ -63,11 +64,11 @@ class JvmLaunch:
 
     java: Java
     conf: Mapping[str, str]
-    log: Path  # gets the output of Java and Spark
-    jars: Sequence[Path] = ()  # in addition to pyspark's
-    options: Sequence[str] = ()  # for Java, before JVM_OPTIONS
+    log: Path  # the file that gets the output of Java and Spark
+    jars: Sequence[Path] = ()  # the jars in addition to pyspark's
+    options: Sequence[str] = ()  # options for Java; they come before JVM_OPTIONS
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    inherited_files: Sequence[int] = ()  # descriptors that stay open as long as the JVM lives
+    inherited_files: Sequence[int] = ()  # file descriptors that stay open as long as the JVM lives
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class Jvm:
     secret: str
 
     def connect(self) -> ClientServer:
-        """Return the gateway from Python to the JVM, as pyspark expects it."""
+        """Return the gateway from Python to the JVM, in the form that pyspark expects."""
         gateway = ClientServer(
             java_parameters=JavaParameters(port=self.port, auth_token=self.secret, auto_convert=True),
             python_parameters=PythonParameters(port=0, eager_load=False),
@@ -88,18 +89,18 @@ class Jvm:
         return gateway
 
     def terminate_soon(self) -> None:
-        """End the JVM in the background, even if Spark is working. A caller that waits for Spark gets an error."""
+        """End the JVM in the background, even while Spark is working. A caller that waits for Spark gets an error."""
         threading.Thread(target=self._terminate, name="end-spark", daemon=True).start()
 
     def _terminate(self) -> None:
-        self.process.terminate()  # gives Spark the time to remove its files
+        self.process.terminate()  # SIGTERM gives Spark the time to remove its files
         try:
             self.process.wait(TERMINATE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
     def stop(self, *, wait_seconds: float) -> None:
-        """Close the JVM's input, so that it ends by itself. Kill it if it doesn't."""
+        """Close the JVM's input, so that the JVM ends by itself. Kill the JVM if it doesn't end."""
         if self.process.stdin:
             self.process.stdin.close()
         try:
@@ -110,7 +111,7 @@ class Jvm:
 
 
 def pyspark_jars() -> list[Path]:
-    """Return the jars of the installed pyspark, always in the same order: a class archive depends on it."""
+    """Return the jars of the installed pyspark, always in the same order: a class archive depends on the order."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SparkSetupError("pyspark is not installed; install this project's requirements.txt")
@@ -118,18 +119,18 @@ def pyspark_jars() -> list[Path]:
 
 
 def start_jvm(launch: JvmLaunch) -> Jvm:
-    """Start a JVM in which a Spark context can be created. Raises SparkSetupError if it doesn't start."""
+    """Start a JVM in which a Spark context can be created. Raises SparkSetupError if the JVM doesn't start."""
     make_private_folder(launch.log.parent)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
         connection_file = Path(folder) / "connection"
-        log_start = log.tell()  # before Java starts, because it writes to the same file
+        log_start = log.tell()  # read the position before Java starts, because Java writes to the same file
         process = subprocess.Popen(  # noqa: S603 - our own command, with no shell
             _command(launch, connection_file),
-            stdin=subprocess.PIPE,  # when it is closed, the JVM knows that this process has ended
+            stdin=subprocess.PIPE,  # when this pipe is closed, the JVM knows that this process has ended
             stdout=log,
             stderr=log,
             pass_fds=launch.inherited_files,
-            process_group=0,  # Ctrl-C is for this process only, which then ends the JVM in an orderly way
+            process_group=0,  # Ctrl-C only goes to this process, which then ends the JVM in an orderly way
         )
         try:
             _wait_for_connection(connection_file, process, launch.log, log_offset=log_start)
@@ -155,7 +156,7 @@ def _command(launch: JvmLaunch, answer: Path) -> list[str]:
 
 
 def _open_log(log: Path) -> IO[bytes]:
-    """Open the log to append to it: several JVMs may share it. Overwrite it if it is long."""
+    """Open the log to append to it, because several JVMs may share it. If the log is long, overwrite it."""
     is_long = log.exists() and log.stat().st_size > LOG_BYTES
     stream = open_private_file(log, "wb" if is_long else "ab")
     stream.seek(0, os.SEEK_END)
@@ -163,7 +164,7 @@ def _open_log(log: Path) -> IO[bytes]:
 
 
 def _wait_for_connection(answer: Path, process: subprocess.Popen[bytes], log: Path, *, log_offset: int) -> None:
-    """Wait until the JVM has written its port into a file, which is how Spark reports it."""
+    """Wait until the JVM has written its port into a file. Spark reports the port in this way."""
     give_up_at = time.monotonic() + START_SECONDS
     while not answer.exists():
         if process.poll() is not None:
@@ -176,7 +177,7 @@ def _wait_for_connection(answer: Path, process: subprocess.Popen[bytes], log: Pa
 
 
 def _failure_reason(log: Path, log_offset: int) -> str:
-    """Return the line of the log that most likely has the reason."""
+    """Return the line after `log_offset` that most likely has the reason why the JVM didn't start."""
     with log.open(encoding="utf-8", errors="replace") as stream:
         stream.seek(log_offset)
         lines = [line.strip() for line in stream]
@@ -185,7 +186,7 @@ def _failure_reason(log: Path, log_offset: int) -> str:
 
 
 def class_archive_path(java: Java, jars: Sequence[Path]) -> Path:
-    """Return the path of the class archive for this Java and these jars, which may not exist yet."""
+    """Return the path of the class archive for this Java and these jars. The archive may not exist yet."""
     jar_list = "\n".join(f"{jar} {jar.stat().st_size}" for jar in (*pyspark_jars(), *jars))
     identity = f"{java.executable} {java.release} {hashlib.sha256(jar_list.encode()).hexdigest()[:12]}"
     return jars[0].parent / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"

@@ -1,4 +1,4 @@
-"""The one Spark session of a process: started when it is first needed, silent, and ended with the process.
+"""The one Spark session of a process. It starts when it is first needed, is silent, and ends with the process.
 
 A setting says where Spark runs. model_run and change_feed use the session.
 """
@@ -46,12 +46,12 @@ DELTA_CONF = {
 }
 RESULT_CONF = {  # settings that change a query's result
     "spark.sql.session.timeZone": "UTC",
-    # else a row that a filter excludes isn't parsed completely, so an error in it isn't found
+    # with these filters, a row that is filtered out isn't parsed completely, so an error in it isn't found
     "spark.sql.json.filterPushdown.enabled": "false",
     "spark.sql.csv.filterPushdown.enabled": "false",
 }
 QUIET_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-LOCAL_CONF = {  # for work on one machine: features that take time before the first row are off
+LOCAL_CONF = {  # for work on one machine: turns off features that take time before the first row
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.catalogImplementation": "in-memory",
@@ -64,18 +64,20 @@ EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 STOP_SECONDS = 20
 DISABLED_LEVEL = logging.CRITICAL + 1
 PY4J_FOLDER = Path(py4j.__file__).parent
-NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON per error
+# each of these logs a hundred frames of JSON per error
+NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class Warehouse:
-    """The Spark session of one process, and the folder of tables. `session` starts Spark."""
+    """The Spark session of one process, and the folder of tables. The first use of `session` starts Spark."""
 
     def __init__(
         self, settings: Settings, *, java_options: Sequence[str] = (), on_notice: Callable[[str], None] | None = None
     ) -> None:
         self.settings = settings
         self._fetch_progress = JarFetchProgress(on_notice or logging.getLogger(__name__).info)
-        self._start_error: SparkSetupError | None = None  # why Spark didn't start: another try would fail too
+        # why Spark didn't start: another start would fail too, and isn't tried
+        self._start_error: SparkSetupError | None = None
         self._java_options = tuple(java_options)
         self._session: SparkSession | None = None
         self._jvm: Jvm | None = None
@@ -87,7 +89,7 @@ class Warehouse:
         self._expected_bytes = 0.0
 
     def expect_bytes(self, size: float) -> None:
-        """Note how many bytes are going to be read at most: the options for the start of Spark depend on it."""
+        """Store the maximum number of bytes that will be read. The options for the start of Spark depend on it."""
         self._expected_bytes = max(self._expected_bytes, size)
 
     @property
@@ -111,21 +113,24 @@ class Warehouse:
             return self._session
 
     def start_early(self) -> None:
-        """Start Spark in the background. A caller that needs `session` waits for it."""
+        """Start Spark in the background. A caller that needs `session` then waits until Spark has started."""
         threading.Thread(target=self._try_to_start, name="start-spark", daemon=True).start()
 
     def activity(self) -> str:
-        """Return what Spark is doing now, for a waiting user: how its start goes, or how many tasks are done."""
+        """Return what Spark is doing now, as a text for a waiting user.
+
+        The text says how the start goes, or how many tasks are done.
+        """
         if not self.is_started:
             if self.settings.spark.remote:
                 return "connecting to Spark"
             return self._fetch_progress.status or "Spark is starting"
-        if self._jvm is None:  # the tracker is on another machine
+        if self._jvm is None:  # the status tracker is on another machine
             return ""
         try:
             done_count, task_count = _count_tasks(self.session.sparkContext.statusTracker())
         except (Py4JError, WarehouseError):
-            return ""  # Spark has ended, and its caller gets an error
+            return ""  # Spark has ended, and its caller gets an error from its own call
         return f"Spark has done {done_count} of {format_count(task_count, 'task')}" if task_count else ""
 
     def table_path(self, model_id: str) -> str:
@@ -137,8 +142,8 @@ class Warehouse:
         return (dry_run_folder.folder if dry_run_folder else self.settings.state) / "locks"
 
     def close(self) -> None:
-        """End the session and its JVM. Do nothing if none was started."""
-        with self._start_lock:  # wait for a start that is under way: only a started session can be ended
+        """End the session and its JVM. Do nothing if no session was started."""
+        with self._start_lock:  # wait for a start in progress, because only a started session can be ended
             self._is_closed = True
             self._stop()
 
@@ -158,7 +163,7 @@ class Warehouse:
             return
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # about a JVM that has ended
+                warnings.simplefilter("ignore", RuntimeWarning)  # the warnings are about a JVM that has ended
                 session.stop()
         except Py4JError:
             if interruption.received_signal() is None:
@@ -166,7 +171,7 @@ class Warehouse:
 
     def _stop_jvm(self) -> None:
         if self._gateway is not None:
-            # else objects that Python frees later look for the ended JVM, and print errors to stderr
+            # without this, objects that Python frees later look for the ended JVM, and print errors to stderr
             self._gateway.shutdown()
             self._gateway = None
         if self._jvm is not None:
@@ -202,7 +207,7 @@ class Warehouse:
         try:
             self._jvm = start_jvm(dataclasses.replace(launch, inherited_files=[locks.jvm_descriptor]))
         finally:
-            locks.close_jvm_descriptor()  # the JVM has its copy, or didn't start
+            locks.close_jvm_descriptor()  # the JVM holds its own copy, or it didn't start
         self._session_locks = locks
         self._interruption_hooks.enter_context(interruption.on_interruption(self._jvm.terminate_soon))
         gateway = self._gateway = self._jvm.connect()
@@ -212,7 +217,7 @@ class Warehouse:
 
 
 class JarFetchProgress(FetchListener):
-    """A listener that shows the fetch of jars in a run: a notice at its start, and the current status."""
+    """A listener that shows the progress of a jar fetch in a run: a notice at its start, and the current status."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
@@ -232,7 +237,7 @@ class JarFetchProgress(FetchListener):
 def _driver_launch(
     settings: Settings, java_options: Sequence[str], compiler: Sequence[str], listener: FetchListener
 ) -> JvmLaunch:
-    """Return how to start the driver: alone, or as the client of the cluster that spark.master names."""
+    """Return how to start the driver's JVM: for Spark on this machine, or for the cluster that spark.master names."""
     java = find_java(settings.java_home, setting_name=settings.java_home_setting)
     jars = list(fetch_needed_jars(settings, listener))
     conf = _driver_conf(settings, jars)
@@ -259,7 +264,7 @@ def _driver_launch(
 
 
 def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
-    """Return Spark's settings for the driver. The user's override the defaults, except those that change results."""
+    """Return Spark's settings for the driver. The user's settings override the defaults, but not RESULT_CONF."""
     master = settings.spark.master
     if master.startswith("local"):
         master_conf = {
@@ -268,7 +273,7 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
             **SMALL_WORK_CONF,
         }
     else:
-        master_conf = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the cluster's machines
+        master_conf = {"spark.jars": ",".join(str(jar) for jar in jars)}  # the machines of the cluster need the jars
     default_conf = {"spark.master": master, "spark.app.name": "ondatra", **QUIET_CONF, **master_conf, **DELTA_CONF}
     conf = {**default_conf, **settings.spark.conf, **RESULT_CONF}
     conf = {name: value for name, value in conf.items() if not name.startswith(S3A)}
@@ -277,26 +282,29 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
 
 
 def _count_tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """Return how many tasks of the active stages are done, and how many there are."""
+    """Return the number of done tasks and the number of all tasks of the active stages."""
     stages = [stage for stage_id in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(stage_id))]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def _secret_conf(settings: Settings) -> dict[str, str]:
-    """Return the settings that may hold keys. The JVM gets them after its start: any user can read a command line."""
+    """Return the settings that may contain keys.
+
+    The JVM gets them after its start, because any user of the machine can read a command line.
+    """
     s3a_conf = {name: value for name, value in settings.spark.conf.items() if name.startswith(S3A)}
     return {**(settings.s3.spark_conf() if settings.uses_s3 else {}), **s3a_conf}
 
 
 def _silence_pyspark() -> None:
-    # by level: a later configuration of logging would enable a logger that is only disabled
+    # set the level: a later configuration of logging would enable a logger that is only disabled
     for name in NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(DISABLED_LEVEL)
-    # py4j logs the errors that its caller gets and reports
+    # py4j also logs errors that its caller gets and reports
     logging.getLogger("py4j").setLevel(DISABLED_LEVEL)
     logging.getLogger().addFilter(_is_not_from_py4j)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
-    """Return whether a record of the root logger isn't from py4j, which uses that logger too."""
+    """Return whether a record comes from other code than py4j. py4j also uses the root logger."""
     return PY4J_FOLDER not in Path(record.pathname).parents

@@ -1,6 +1,6 @@
-"""A session on a Spark Connect server. Its operator installs Delta there; this module checks what a client can.
+"""A session on a Spark Connect server. The server's operator installs Delta; this module checks what a client can.
 
-Without these checks, Spark's client package ends the process, or waits for minutes, instead of raising an error.
+Without these checks, Spark's client package ends the process or waits for minutes, instead of raising an error.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from ondatra_dagster.errors import SparkSetupError
 from ondatra_dagster.warehouse.spark.error_messages import shorten_message
 
 REQUIRED_PACKAGES = ("pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
-DEFAULT_PORT = 15002  # the server's own default
+DEFAULT_PORT = 15002  # the default port of a Spark Connect server
 PROBE_SECONDS = 5
 ADDRESS = re.compile(r"sc://(?P<host>\[[^\]]+\]|[^:/;]+)(?::(?P<port>\d+))?(?:/.*)?")
 
 
 def connect_to_server(remote: str, conf: dict[str, str]) -> SparkSession:
-    """Return a new session with these settings. Raises SparkSetupError within seconds if there can't be one."""
+    """Return a new session with these settings. Raises SparkSetupError within seconds if there can't be a session."""
     _check_packages()
     _check_server(remote)
-    from grpc import RpcError  # imported here: it may not be installed
+    from grpc import RpcError  # imported only here, because it may not be installed
 
     options: dict[str, bool | float | int | str | None] = {**conf}
     try:
@@ -35,14 +35,15 @@ def connect_to_server(remote: str, conf: dict[str, str]) -> SparkSession:
 
 
 def interrupt_session(session: SparkSession) -> None:
-    """Interrupt the server's work for the session, whose client then gets an error."""
+    """Interrupt the server's work for the session. The call that waits for this work then gets an error."""
     threading.Thread(target=_interrupt_all, args=(session,), name="interrupt-spark", daemon=True).start()
 
 
 def _interrupt_all(session: SparkSession) -> None:
     from grpc import RpcError
 
-    with contextlib.suppress(PySparkException, RpcError):  # the client notices a lost server itself
+    # if the server is lost, the waiting client notices that itself
+    with contextlib.suppress(PySparkException, RpcError):
         session.interruptAll()
 
 
@@ -62,7 +63,10 @@ def _is_installed(name: str) -> bool:
 
 
 def _check_server(remote: str) -> None:
-    """Raise SparkSetupError if no server listens there. The message hides the path, which may hold a token."""
+    """Raise SparkSetupError if no server listens at the address.
+
+    The message doesn't show the address's path, which may contain a token.
+    """
     address = ADDRESS.fullmatch(remote)
     if address is None:
         raise SparkSetupError("spark.remote isn't an address of Spark Connect; write sc://host:port")

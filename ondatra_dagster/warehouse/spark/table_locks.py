@@ -1,7 +1,8 @@
-"""The locks of writers: one writer per table, and none while the JVM of a killed run may still commit.
+"""The locks for writing to tables: one writer per table, and none while the JVM of a killed run may still commit.
 
-A session has two lock files. This process holds one; its JVM inherits and holds the other. The operating system
-releases each when its holder ends, so a JVM whose process has ended is recognized by its lock, not by its process ID.
+A session has two lock files. This process holds one, and its JVM inherits and holds the other. The operating system
+releases each lock when its holder ends. So a JVM whose process has ended is recognized by its lock, not by its process
+ID.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLocks:
-    """The two locks of a session that this process started; `folder` holds those of all sessions."""
+    """The two locks of a session that this process started. `folder` holds the lock files of all sessions."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,22 +36,25 @@ class SessionLocks:
         self.jvm_descriptor = _open_locked(folder / f"{self._name}.jvm")
 
     def close_jvm_descriptor(self) -> None:
-        """Close this process's copy of the JVM's lock, so that the JVM alone holds it."""
+        """Close this process's copy of the file descriptor for the JVM's lock, so that only the JVM holds the lock."""
         os.close(self.jvm_descriptor)
 
     def release(self) -> None:
-        """Release the locks and remove their files, after the session and its JVM have ended."""
+        """Release the locks and remove their files. Call this after the session and its JVM have ended."""
         os.close(self._python_descriptor)
         for kind in ("python", "jvm"):
             (self._folder / f"{self._name}.{kind}").unlink(missing_ok=True)
 
 
 def wait_for_orphans(folder: Path) -> None:
-    """Wait for the end of any JVM whose process has ended: it may commit again. Raises BusyError after a minute."""
+    """Wait until all JVMs have ended whose process has already ended, because such a JVM may still commit.
+
+    Raises BusyError after a minute.
+    """
     give_up_at = time.monotonic() + ORPHAN_WAIT_SECONDS
     for jvm_lock in folder.glob("*.jvm"):
         if is_locked(jvm_lock.with_suffix(".python")):
-            continue  # the run is alive: the locks on tables keep this process from its tables
+            continue  # this run is alive: its locks on tables keep this process from these tables
         while is_locked(jvm_lock):
             if time.monotonic() > give_up_at:
                 raise BusyError(f"the Java process of a killed run is still running (it holds {jvm_lock}); end it")
@@ -61,7 +65,10 @@ def wait_for_orphans(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_table(locks: Path, table: str, *, run_id: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Lock the table for one write. Raises BusyError, which names the holder, by default after ten minutes."""
+    """Lock the table for one write.
+
+    Raises BusyError, which names the process that holds the lock, after `wait_seconds` (by default ten minutes).
+    """
     lock = FileLock(
         locks / f"{table}.lock",
         purpose=f"run {run_id}",
