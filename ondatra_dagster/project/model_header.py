@@ -198,7 +198,7 @@ def _collect_conditions(header_reader: _HeaderReader) -> Iterator[tuple[CheckTyp
             if first_line == line:
                 yield word, condition, line
             else:
-                header_reader.report_problem(line, f"@{word} repeats line {first_line} says", "keep one of the two")
+                header_reader.report_problem(line, f"@{word} repeats line {first_line}", "keep one of the two")
 
 
 def _choose_key(header_reader: _HeaderReader, kind: Kind) -> tuple[str, ...]:

@@ -145,9 +145,9 @@ def test_columns_with_unusual_names_are_supported(model_tables: ModelTables, kin
         ("select 1 as id, parse_json('1') as v", "to_json"),
         ("select 1 as id, 2 as _change_type", "rename it with AS"),
         ("select 1 as id, 2 as __ondatra_rowid", "rename it with AS"),
-        ("select 1 as id, 2 as ID", "more than once"),
+        ("select 1 as id, 2 as ID", "is a duplicate"),
         ("select 1 as id, 2 as `a``b`", "rename it with AS"),
-        ("select 1 as other", "'id' is no column of the query"),
+        ("select 1 as other", "'id' isn't a column of the query"),
         ("select map(1, 2) as id", "choose another column"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_file_that_is_deleted_during_a_run_leaves_the_table_unchanged(model_ta
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("at,id", "x.csv has the columns at, id, where id, at are read; name them as the file does, or "),
+        ("at,id", "x.csv has the columns at, id, where id, at are read; name them as in the file, or set "),
         ("id,when", "x.csv has the columns id, when, where id, at are read; "),
         ("id", "x.csv has 1 column, where 2 are read; "),
         ("id,at,more", "x.csv has 3 columns, where 2 are read; "),

@@ -97,7 +97,7 @@ def test_another_kind_is_refused_and_then_converted(model_tables: ModelTables, o
     model_tables.write_query(old, FIRST)
     model = build_model(new, FIRST)
     before = rowids(model_tables, model)
-    with pytest.raises(WarehouseError, match=f"was made with the kind {old}.*run with --full-refresh"):
+    with pytest.raises(WarehouseError, match=f"was created with the kind {old}.*run with --full-refresh"):
         model_tables.write(model)
     model_tables.write(model, is_full=True)
     assert before == rowids(model_tables, model)
@@ -110,7 +110,7 @@ def test_another_kind_is_refused_and_then_converted(model_tables: ModelTables, o
 def test_another_key_is_refused_and_then_converted(model_tables: ModelTables) -> None:
     model_tables.write_query("merge", FIRST)
     model = build_model("merge", FIRST, key=("name",))
-    with pytest.raises(WarehouseError, match=r"was made with the key.*run with --full-refresh"):
+    with pytest.raises(WarehouseError, match=r"was created with the key.*run with --full-refresh"):
         model_tables.write(model)
     assert not model_tables.write(model, is_full=True).has_changes
     assert 1 == model_tables.write_query("merge", values_query("1, 'a'", "1, 'z'"), key=("name",)).inserted
@@ -161,7 +161,7 @@ def test_a_key_that_is_duplicated_in_table_and_query_is_refused(model_tables: Mo
     model = build_model(new, values_query("1, 'b'", "1, 'q'", "3, 'x'", "3, 'y'", "6, 'z'", "6, 'Z'"))
     before = model_tables.state(model)
     message = "keys that are duplicates in the table are duplicates in the query's result too: 1, 3 of id;"
-    with pytest.raises(WarehouseError, match=f"{message} .*let it give one row a key"):
+    with pytest.raises(WarehouseError, match=f"{message} .*change the query so that it returns one row per key"):
         model_tables.write(model, is_full=True)
     assert before == model_tables.state(model)
     result = model_tables.write_query(new, values_query("1, 'b'", "3, 'x'", "6, 'z'", "6, 'Z'"), is_full=True)
@@ -178,7 +178,7 @@ def test_a_key_that_another_program_duplicated_is_refused_as_well(model_tables: 
         f"insert into delta.`{model_tables.path(model)}` (id, name) values (1, 'A'), (2, 'B')"
     )
     before = model_tables.state(model).log_version
-    with pytest.raises(WarehouseError, match="query too: 1 of id; which row is to stay"):
+    with pytest.raises(WarehouseError, match="query's result too: 1 of id; change the query"):
         model_tables.write(model, is_full=True)
     assert before == model_tables.state(model).log_version
     result = model_tables.write_query("merge", values_query("1, 'A'", "2, 'b'", "3, 'c'"), is_full=True)
@@ -266,7 +266,7 @@ def test_a_change_that_no_sync_has_read_is_not_sent_as_part_of_its_group(
     monkeypatch.delenv("ONDATRA_SINKS")
     shop.write_files({"models/m/lines.sql": GROUPS})
     assert (1, 1) == (shop.run(is_full=True), shop.run())
-    assert "hasn't seen yet what m.lines changed while it had kind merge" in capfd.readouterr().err
+    assert "hasn't enqueued yet what m.lines changed while it had kind merge" in capfd.readouterr().err
     assert [] == sent(shop)
     monkeypatch.chdir(shop.root)
     assert 0 == run_verb(["resync", "m.lines"], open_service=shop.open_engine)

@@ -87,14 +87,14 @@ def test_without_an_initial_value_no_row_is_left_out(model_tables: ModelTables, 
 
 def test_an_initial_value_of_another_type_is_refused(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2023-12-31,10")
-    with pytest.raises(WarehouseError, match="@incremental_initial 'soon' is no date, as 'at' is"):
+    with pytest.raises(WarehouseError, match="@incremental_initial 'soon' isn't a date, as 'at' is"):
         model_tables.write(a_query("append", initial="soon"))
 
 
 def test_a_column_that_the_query_lacks_is_refused(model_tables: ModelTables) -> None:
     write_file(model_tables, "1,2023-12-31,10")
     model = dataclasses.replace(a_query("append"), incremental=Incremental(column="nope"))
-    with pytest.raises(WarehouseError, match="@incremental 'nope' is no column of the query"):
+    with pytest.raises(WarehouseError, match="@incremental 'nope' isn't a column of the query"):
         model_tables.write(model)
 
 

@@ -23,7 +23,10 @@ def a_parquet(model_tables: ModelTables, path: str, **columns: list[object] | pa
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        ({"id": [2]}, "in/b.parquet has no column 'name', which in/a.parquet has; write the files alike, or "),
+        (
+            {"id": [2]},
+            "in/b.parquet has no column 'name', which in/a.parquet has; write the files with the same columns, or set ",
+        ),
         ({"id": [2], "name": ["y"], "More": [1]}, "in/a.parquet has no column 'More', which in/b.parquet has; "),
         (
             {"id": ["2"], "name": ["y"]},

@@ -248,7 +248,7 @@ def test_checks_are_read_and_repeated_ones_are_refused():
     header, problems = header_of(text)
     expected = ["@constraint a > 0", "@constraint b > 0", "@warning a<9", "@audit a > 0"]
     assert expected == [str(check) for check in header.checks]
-    assert ["5: @warning repeats line 4 says; keep one of the two"] == problems
+    assert ["5: @warning repeats line 4; keep one of the two"] == problems
 
 
 def test_all_problems_are_reported_together():
