@@ -43,20 +43,21 @@ def project(tmp_path_factory: pytest.TempPathFactory, shared_demo_api: DemoApi) 
         push_file.write_text(push_file.read_text().replace("http://127.0.0.1:8321", shared_demo_api.url))
     shared_demo_api.clear()
     customers = root / "data" / "customers.csv"
-    run_project(root)
+    run_ondatra(root, "run")
     customers.write_text(customers.read_text().replace("astrid.lindqvist@example.com,SE", "astrid@example.com,DK"))
-    run_project(root)
-    with customers.open("a") as file:
-        file.write("C-1039,Hugo,Lund,hugo.lund@example.com,SE,2026-11-02\n")
+    run_ondatra(root, "run")
+    text = customers.read_text().replace("marco.bianchi@example.com", "marco@example.com")
+    text = text.replace("jonas.weber@example.com", "jonas.weber.example.com")  # the API rejects it
+    customers.write_text(text + "C-1039,Hugo,Lund,hugo.lund@example.com,SE,2026-11-02\n")  # the API fails
     shared_demo_api.fail(path="/crm/contacts", status=503, times=None, message="maintenance until 14:00")
-    run_project(root, exit_code=1)
+    run_ondatra(root, "run")
     return root
 
 
-def run_project(root: Path, *, exit_code: int = 0) -> None:
-    """Run `ondatra run`. A rejected row is a warning; an API that is down is an error."""
-    completed = subprocess.run([ONDATRA, "run"], cwd=root, capture_output=True, text=True, check=False)
-    assert completed.returncode == exit_code, completed.stdout + completed.stderr
+def run_ondatra(root: Path, *words: str) -> None:
+    """Run a command. Rejected and failed rows are only warnings while other rows are delivered."""
+    completed = subprocess.run([ONDATRA, *words], cwd=root, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,7 @@ def test_the_records_page(project: Path, chromium: Browser, pictures: Path, them
 
 
 def test_the_pages_of_dagster(project: Path, chromium: Browser, pictures: Path, tmp_path: Path) -> None:
+    run_ondatra(project, "pause", "sync.crm")  # a retry would replace the results that the pictures show
     dagster = DagsterDevServer(project, tmp_path / "dagster.log")
     try:
         dagster.wait_until_ready()

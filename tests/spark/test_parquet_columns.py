@@ -25,7 +25,7 @@ def a_parquet(model_tables: ModelTables, path: str, **columns: list[object] | pa
     [
         (
             {"id": [2]},
-            "in/b.parquet has no column 'name', which in/a.parquet has; write the files with the same columns, or set ",
+            "in/b.parquet has no column 'name', which in/a.parquet has; write all files with the same columns, or set ",
         ),
         ({"id": [2], "name": ["y"], "More": [1]}, "in/a.parquet has no column 'More', which in/b.parquet has; "),
         (
