@@ -1,4 +1,4 @@
-"""The Dagster definitions of this project: each model and sink of the parent folder."""
+"""The Dagster definitions of this project: every model and sink in the parent folder."""
 
 from pathlib import Path
 
