@@ -86,8 +86,8 @@ class AlertService:
     def resolve_alerts(self) -> None:
         """Resolve alerts whose problem is over without a run: an edit was undone, or the model or sync is gone.
 
-        The caller must have read the project just now. An alert whose problem was found again since then
-        stays active.
+        The caller must have read the project just now. If another process finds an alert's problem again after
+        that, the alert stays active.
         """
         if self._initial_alerts:
             self._store_results(self._recovery_results, run=lambda _: RunReference(), known_alerts=self._initial_alerts)

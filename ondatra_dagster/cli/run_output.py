@@ -38,7 +38,7 @@ class TextProgress(RunProgress):
     """A progress listener that prints a line on stderr for each finished step, and on a terminal a status line."""
 
     def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        """Print the number of steps to check. `starts_spark` says whether this process starts Spark."""
+        """Print how many models and syncs the run checks. `starts_spark` says whether this process starts Spark."""
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
         self._name_width = max(map(display_width, names), default=0)
         self._status_line = StatusLine(sys.stderr)

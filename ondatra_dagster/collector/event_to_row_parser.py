@@ -1,7 +1,7 @@
 """A parser of events. It makes each event a row of its model's table, by the columns that the model defines now.
 
 The application parses events to validate them, the flush to write them. A valid event can be written unless the
-model has changed since.
+model changes before the flush.
 """
 
 import datetime

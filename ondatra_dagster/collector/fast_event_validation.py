@@ -1,4 +1,4 @@
-"""A fast check of a body's events against their columns: msgspec decodes the body as a type made of the columns.
+"""A fast check of a body's events: msgspec decodes the body to a type that is built from the model's columns.
 
 A positive result is certain: event_to_row_parser would find no problem either. After a negative result,
 event_to_row_parser checks each event.

@@ -96,7 +96,7 @@ class KeyState(NamedTuple):
 
 
 def find_rows_to_send(key_state: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
-    """Return, in sending order, the rows that turn the acknowledged rows into the desired ones.
+    """Return, in sending order, the rows to send so that the API has the desired rows.
 
     Return no rows if both row sets are the same. For a mirror return all present rows, because the queue doesn't
     store which rows of it the API has.

@@ -57,7 +57,7 @@ class CircuitBreaker:
 
     @property
     def consecutive_outages(self) -> int:
-        """Return the number of consecutive outages of pushes or of polls, whichever is higher."""
+        """Return how many pushes, or how many polls, were outages in a row: the higher of the two numbers."""
         return max(self._outages_by_poll.values())
 
     def record_result(self, push_result: PushResult, *, is_poll: bool = False) -> None:

@@ -34,7 +34,7 @@ class UnitFormat(NamedTuple):
         return cls(kind, tuple(key), batch_size, *map(tuple, optional_fields))
 
     def with_key_types(self, columns: Iterable[Column]) -> Self:
-        """Return this format with the types of its key columns, which are among `columns`."""
+        """Return a unit format that also has the types of its key columns, which are among `columns`."""
         types = {column.name.casefold(): column.type for column in columns}
         return self._replace(key_types=tuple(normalize_key_type(types.get(name, "")) for name in self._folded_key))
 

@@ -109,8 +109,7 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
 def _reload_workspace(workspace: Workspace) -> Workspace | None:
     """Return the project, loaded from its current files; None while the files have errors.
 
-    A Dagster code location keeps the project that it started with, and models may have been edited since
-    then.
+    A Dagster code location keeps the project that it started with, but the user may have edited models after that.
     """
     try:
         current_workspace = load_workspace(workspace.settings.root)

@@ -75,7 +75,7 @@ def _suggest_table_names(project: Project, name: str) -> str:
 def columns_lookup(
     project: Project, model_table: TableStateLookup, is_readable: Callable[[StorageAddress], bool]
 ) -> TableColumnsLookup:
-    """Return a lookup of the columns of models' tables and of source tables.
+    """Return a function that looks up the columns of a model's table or of a source table.
 
     `model_table` finds the tables of models. `is_readable` says which source tables can be read.
     """
@@ -91,7 +91,10 @@ def columns_lookup(
 
 
 def current_columns_lookup(project: Project) -> TableColumnsLookup:
-    """Return a lookup of the columns of source tables, and of models whose last run had their current definition."""
+    """Return a function that looks up a table's columns.
+
+    It knows source tables, and tables of models whose last run had their current definition.
+    """
 
     def model_table(model_id: str) -> TableState | None:
         state = read_table_state(table_path(project.settings, model_id))

@@ -38,7 +38,7 @@ def read_input_versions(inputs: tuple[Input, ...], settings: Settings, tables: T
 
 
 def table_state_lookup(settings: Settings) -> TableStateLookup:
-    """Return a lookup of the states of the project's tables. Each Delta log is read only once."""
+    """Return a function that looks up the state of a model's table. Each Delta log is read only once."""
     states: dict[str, TableState | None] = {}
 
     def read_table(model_id: str) -> TableState | None:

@@ -60,7 +60,10 @@ def _problem(model: Model, column: UnresolvedColumn) -> Problem:
 
 
 def up_to_date_columns_lookup(project: Project, is_up_to_date: IsUpToDate) -> TableColumnsLookup:
-    """Return a lookup of the columns of models' up-to-date tables, and of source tables on this machine."""
+    """Return a function that looks up a table's columns.
+
+    It knows models' tables that are up to date, and source tables that are on this machine.
+    """
     tables = table_state_lookup(project.settings)
     return columns_lookup(
         project,

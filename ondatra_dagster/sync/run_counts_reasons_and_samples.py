@@ -23,7 +23,7 @@ class MessageCounter:
         self._keys_by_message: dict[str, dict[str, None]] = {}  # the first keys of each message, each once
 
     def add_message(self, key: str, message: str, *, units: int = 1) -> None:
-        """Add units that got this message."""
+        """Count `units` more units for the message, and keep the message's first keys as examples."""
         if message not in self._keys_by_message and len(self._keys_by_message) >= MAX_MESSAGES:
             return
         self._units_by_message[message] += units

@@ -1,6 +1,7 @@
-"""Two adapters of a change feed: a whole table as one unit, and an original table continued by its dry-run clone.
+"""Two variants of a change feed: one for syncs that send whole tables, and one for dry runs.
 
-Any change of a whole table yields the table's whole content as one unit, which may have no rows.
+For a sync of whole tables, any change yields the table's whole content as one unit, which may have no rows. In a dry
+run, the changes of the original table are followed by those of its clone.
 """
 
 import dataclasses

@@ -194,7 +194,7 @@ def stage_tabs(
 
 
 def sync_breadcrumbs(sync: Sync, *page_breadcrumbs: Breadcrumb, run: str | None = None) -> list[Breadcrumb]:
-    """Return the breadcrumbs of a page of the sync, or of a page of one of its runs."""
+    """Return the breadcrumbs of a page that shows the sync or, with `run`, one of its runs."""
     run_breadcrumbs = [Breadcrumb(run, ui_urls.run_path(sync.id, run))] if run else []
     return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *run_breadcrumbs, *page_breadcrumbs]
 

@@ -212,7 +212,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def add_secret(self, secret: str) -> None:
-        """Mask this value from now on, with or without a line end that it has from a file."""
+        """Mask the secret from now on, with or without a line end that it has from a file."""
         new_secrets = set(find_secrets(secret)) - self._secrets
         if not new_secrets:
             return

@@ -28,7 +28,7 @@ class PushBatch:
 
     @classmethod
     def from_batch(cls, batch: Batch, layouts: Mapping[int, Layout]) -> Self:
-        """Return the whole batch in this form.
+        """Return the whole batch in the form that push() gets.
 
         Rows of an older layout get the newest one, with null for missing columns.
         """

@@ -155,7 +155,7 @@ class UnitCounter:
     """
 
     def __init__(self, queue: Queue) -> None:
-        """Read the planned units. The caller creates the counter before any of them ends."""
+        """Read the planned units. The caller creates a run's counter before any of these units ends."""
         self._is_mirror = queue.unit_kind is UnitKind.MIRROR
         self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
         self._counts_for_later: dict[int, Counts] = {}

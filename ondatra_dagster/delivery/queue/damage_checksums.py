@@ -123,7 +123,7 @@ def check_table_digests(store: SqliteStore) -> None:
 
 
 def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], digest: object) -> None:
-    """Raise StateError unless the unit's UNIT_COLUMNS, which have these values, have this digest."""
+    """Raise StateError unless `digest` is the digest of `values`, the unit's values of UNIT_COLUMNS."""
     try:
         if unit_digest(values) == digest:
             return
@@ -133,6 +133,6 @@ def check_unit_digest(store: SqliteStore, unit: object, values: Sequence[Any], d
 
 
 def check_row_digest(store: SqliteStore, table: str, row: object, values: Sequence[Any], digest: object) -> None:
-    """Raise StateError unless a row's values have this digest."""
+    """Raise StateError unless `digest` is the digest of the row's values."""
     if row_digest(*values) != digest:
         raise store.damage_error(f"row {row} of its table {table} is damaged")

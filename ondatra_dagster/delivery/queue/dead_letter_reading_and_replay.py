@@ -109,7 +109,7 @@ def _build_dead_letter(
 
 
 def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
-    """Requeue dead letters, so that they send what leads from the API's rows to the table's present rows.
+    """Requeue dead letters, so that the next run sends the difference between the API's and the table's present rows.
 
     Return how many dead letters there were.
     """

@@ -223,7 +223,10 @@ def build_maybe_sent_unit(queue: Queue, change: CoalescedChange, now: float) -> 
 
 
 def count_stored_rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> int:
-    """Return how many rows of a batch turn the acknowledged rows into the desired ones; 0 if nothing must be sent."""
+    """Return how many rows of a batch are needed to give the API a key's desired rows; 0 if nothing must be sent.
+
+    The arguments are row sets in the form in which the queue stores them.
+    """
     return KeyState.load(acknowledged, desired, maybe_sent).count_rows(queue.unit_kind, queue.layouts)
 
 

@@ -102,7 +102,7 @@ def _keys_of_deletes(outcomes: Mapping[str, KeyOutcome]) -> Collection[str]:
 class RecordedOutcomes:
     """The newest outcome of each key after the snapshot, according to the records.
 
-    `crash_versions` has, for each run that crashed since then, the version up to which it may have sent rows
+    `crash_versions` has, for each run that crashed after the snapshot, the version up to which it may have sent rows
     without a record. The keys in `frozen` were already claimed in the snapshot, so their delivery says nothing
     about later deletes.
     """

@@ -114,7 +114,7 @@ def read_content_size(store: SqliteStore, key: str) -> int:
 
 
 def read_table_size(store: SqliteStore) -> int | None:
-    """Return the table size that write_table_size() stored; None if the queue has enqueued something since."""
+    """Return the table size that write_table_size() stored; None if the watermark has moved after that."""
     meta = _read_removal_meta(store)
     version, _, size = meta.get(TABLE_SIZE, "").partition(":")
     return int(size) if size and version == meta.get("watermark") else None

@@ -206,7 +206,7 @@ def _delete_units(queue: Queue) -> None:
 
 
 def count_snapshots_without_run(queue: Queue, snapshot: QueueSnapshot) -> tuple[int, int]:
-    """Return how many snapshots were written without a run: first the queue's count, then the snapshot's."""
+    """Return two counts of the snapshots that were written without a run: the queue's, and the snapshot's."""
     return int(queue.read_meta(SNAPSHOTS_WITHOUT_RUN) or 0), int(snapshot.queue_metadata.get(SNAPSHOTS_WITHOUT_RUN, 0))
 
 

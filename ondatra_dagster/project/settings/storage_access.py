@@ -30,7 +30,7 @@ class S3Access:
     token: str | None = _secret_field()
 
     def spark_conf(self) -> dict[str, str]:
-        """Return this access as Spark settings. They contain secrets, so don't pass them on a command line."""
+        """Return the endpoint and keys as Spark settings. Never pass these secrets on a command line."""
         conf_values = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,

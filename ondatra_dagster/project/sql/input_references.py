@@ -266,7 +266,7 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -
 
 
 def _ambiguous_scopes(sources: Sequence[_NamedSource]) -> set[int]:
-    """Return the SELECTs in which a column, also one in a subquery, may see more than one FROM item with this name."""
+    """Return the SELECTs in which a column, also one in a subquery, may see two of `sources` by their common name."""
     own_scopes = [source.scopes[0] for source in sources]
     ambiguous_scopes = {scope for scope, times in collections.Counter(own_scopes).items() if times > 1}
     for source in sources:

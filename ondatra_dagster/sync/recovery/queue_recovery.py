@@ -77,7 +77,7 @@ def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
 
 
 def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceState) -> bool:
-    """Return whether the queue was set up for another table or API, and nothing was enqueued since."""
+    """Return whether the queue was set up for another table or API, and has never enqueued anything."""
     stored_destination = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
     return queue.watermark == NOTHING_ENQUEUED and stored_destination != (
         source.table_id,

@@ -18,7 +18,7 @@ class StateFolderConflictCheck:
     """The check of one run against runs from other state folders."""
 
     def __init__(self, sync: Sync, ports: Ports) -> None:
-        """Read the last heartbeat. Create the check when the run begins, before the run waits for anything."""
+        """Read the sync's last heartbeat. A run creates this object first, before it waits for anything."""
         self._sync = sync
         self._ports = ports
         self._run_id = ""

@@ -193,7 +193,7 @@ _INCOMPLETE_NOTICE = "Its process ended before it had a plan: the rows that it w
 def count_cells(
     run: PastRun, cell: GridRow, grid: CountGrid, *, sync: Sync, has_records: bool = False
 ) -> Iterator[Content]:
-    """Yield the cells of one row of the table of counts; a count links to its records if they are kept."""
+    """Yield the cells of one row in the count table; a count links to its records if they are kept."""
     yield (element("span", cell.value.replace("_", " "), class_="strong"), element("small", COUNT_MEANINGS[cell]))
     # kinds that replace rows have records of inserts and deletes, whatever the unit is
     has_own_records = sync.unit_shape in (UnitKind.ROW, UnitKind.VERSION) and not sync.model.kind.replaces_rows

@@ -84,7 +84,7 @@ class GroupComparison:
     def _stored_hashes(self) -> DataFrame:
         """Return the hash of each of the table's groups.
 
-        It is computed again if the columns have changed since the write.
+        The hashes are computed again if the columns have changed since the rows were written.
         """
         if not self.target.has_valid_hashes:
             return self._compute_hashes(self.table_rows)

@@ -47,10 +47,13 @@ class PreviousResults(Protocol):
     """The results of the current query on the input versions of the table's newest commit."""
 
     def changes(self) -> ResultChanges | None:
-        """Return the query's result on the changes of its inputs since then; None if all rows have to be compared."""
+        """Return the query's rows for input rows that were added or removed since the table's newest commit.
+
+        Return None if all rows have to be compared.
+        """
 
     def rows(self) -> DataFrame | None:
-        """Return the query's whole result on these earlier inputs; None if they can't be read any more."""
+        """Return the query's whole result on the inputs of the table's newest commit; None if they can't be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,9 +42,9 @@ class PreviousResultsFromInputs:
     align_rows: Callable[[DataFrame], DataFrame]  # gives rows the columns of the table
 
     def changes(self) -> ResultChanges | None:
-        """Return the query's result on the changes of its only input, if the query handles each row independently.
+        """Return the query's rows for the rows that its only input has gained, and for those that it has lost.
 
-        Return None for other queries, and if the changes can't be read.
+        Return None if the query doesn't handle each row independently, or if the input's changes can't be read.
         """
         if not self.model.is_row_by_row or not self._is_readable():
             return None
@@ -65,7 +65,7 @@ class PreviousResultsFromInputs:
         )
 
     def rows(self) -> DataFrame | None:
-        """Return the query's result on all rows of its inputs' old versions.
+        """Return the query's whole result on the old versions of its inputs.
 
         Return None if a version can't be read, or if the query isn't deterministic.
         """

@@ -282,7 +282,7 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
 
 
 def _count_tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """Return the number of done tasks and the number of all tasks of the active stages."""
+    """Return how many tasks the active stages have done, and how many they have in total."""
     stages = [stage for stage_id in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(stage_id))]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 

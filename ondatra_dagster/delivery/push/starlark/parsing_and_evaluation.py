@@ -42,7 +42,7 @@ def parse_file(name: str, text: str) -> starlark.AstModule:
 
 
 def evaluate_file(tree: starlark.AstModule, modules: Mapping[str, starlark.FrozenModule]) -> starlark.FrozenModule:
-    """Run a file's top level. Its load() calls load from these modules."""
+    """Run a file's top level. Its calls of load() get their files from `modules`."""
     ends_at = time.monotonic() + _LOAD_SECONDS
     options = starlark.EvalOptions(check_cancelled=lambda: time.monotonic() > ends_at)
     module = starlark.Module()

@@ -156,8 +156,9 @@ class PushCall:
         return self.is_over_time_limit
 
     def call_http(self, method: str, url: object, *fields: Any) -> tuple[int, str, int, Json, Mapping[str, str]]:
-        """Make a call; return its answer in the parts from which builtin_objects.star builds the response.
+        """Make a call; return the answer's status, text, JSON decoder, decoded JSON and headers.
 
+        builtin_objects.star builds the response from these values, and _decode_json() explains the two about JSON.
         `fields` are the other fields of an HttpCall, in their order.
         """
         began_at = self._clock()
