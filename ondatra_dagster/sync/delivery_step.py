@@ -6,7 +6,14 @@ from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliveryResult
 from ondatra_dagster.delivery.finalize_call import call_finalize, clear_pending_finalize
 from ondatra_dagster.delivery.push.push_interface import BatchSink
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_and_outcome_counts import PLANNED, UnitCounter, add_counts, count_units
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import (
+    PLANNED,
+    Counts,
+    UnitCounter,
+    UnitOperation,
+    add_counts,
+    count_units,
+)
 from ondatra_dagster.delivery.queue.claimed_batches import Batch
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount, allow_removals
@@ -50,7 +57,8 @@ class DeliveryStep:
     def _count_planned(self) -> None:
         self._planned_counts = planned_counts = count_units(self._queue)
         with self._queue.store.write_transaction():
-            add_counts(self._queue, self._bookkeeper.run_id, {PLANNED: planned_counts})
+            all_counts = Counts({operation: planned_counts[operation] for operation in UnitOperation})
+            add_counts(self._queue, self._bookkeeper.run_id, {PLANNED: all_counts})
         self._counters.grid.add_counts(GridRow.PLANNED, planned_counts)
 
     def _send_or_poll(self, removals: RemovalCount | None) -> DeliveryResult:

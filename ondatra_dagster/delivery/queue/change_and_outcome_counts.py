@@ -200,12 +200,15 @@ DELETE_COUNTS = "delete from run_count where run_id = ?"
 
 
 def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] | Mapping[str, Counts]) -> None:
-    """Add these counts to a run's counts, in the caller's transaction. A cell is an outcome, or planned."""
+    """Add these counts to a run's counts, in the caller's transaction. A cell is an outcome, or planned.
+
+    Zeros are stored only for planned: they show that the run had a plan, such as an empty table to send.
+    """
     rows: list[tuple[str, str, str, int]] = [
         (run_id, str(cell), str(operation), units)
         for cell, units_by_operation in counts.items()
         for operation, units in units_by_operation.items()
-        if units
+        if units or cell == PLANNED
     ]
     if rows:
         queue.store.execute_many(ADD_COUNTS, rows)

@@ -131,6 +131,19 @@ def test_the_planned_units_are_the_sum_of_their_outcomes(
     assert_runs_add_up(desk)
 
 
+def test_a_run_killed_while_it_sends_an_empty_table_has_a_plan(tmp_path: Path) -> None:
+    """A plan of no rows isn't an unknown plan."""
+    harness = KindSyncHarness(tmp_path, "table", batch_size=0)
+    harness.write(a=[])
+    harness.api = api = RandomApi(random.Random(0), makes_jobs=False)
+    api.happens = lambda share: True  # type: ignore[method-assign]  # the first call ends the process
+    with contextlib.suppress(KindSyncCrash):
+        harness.run()
+    api.happens = lambda share: False  # type: ignore[method-assign]
+    harness.run()
+    assert_runs_add_up(harness)
+
+
 class Content(NamedTuple):
     parts: dict[str, list[int]]
     rows: dict[str, list[object]]
