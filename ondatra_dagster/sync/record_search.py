@@ -2,8 +2,8 @@
 
 Results are sorted newest first. They show the state at the moment when the queue was read. During a run, rows
 move from the queue into files. So the queue is read before the files, and no row is missed or listed twice. If
-a run was open at that moment, only its files whose rows had been chosen by then are searched. Runs that began
-later are left out.
+a run was open at that moment, the search uses only those of its files whose rows the queue had assigned to the file
+before. Runs that began later are left out.
 """
 
 import dataclasses

@@ -124,7 +124,7 @@ class FakeApi(LoopbackApi):
         return Answer(204)
 
     def _record_path(self, request: Request, record: Json) -> str:
-        """Return the path that a record gets when it is added to a collection."""
+        """Return the URL path of a record that a POST adds to a collection, such as /contacts/a1 in /contacts."""
         fields = record if isinstance(record, dict) else {}
         ids = [str(fields[field]) for field in self._id_fields if fields.get(field) not in (None, "")]
         if len(ids) == len(self._id_fields):

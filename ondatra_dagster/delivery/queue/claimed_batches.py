@@ -349,9 +349,9 @@ def record_crash(queue: Queue, batch: Batch, *, answered_calls: int, push_starts
 
 
 def reset_push_starts(queue: Queue, batch: Batch, *, push_starts: int) -> None:
-    """Store how often push was called with the batch.
+    """Set the stored number of push calls of the batch.
 
-    So an intended end of the process doesn't count as a crash of the batch.
+    The number is set back when the process ends on purpose, because the next run counts further calls as crashes.
     """
     queue.store.execute(RESET_PUSH_STARTS, (push_starts, batch.id))
 

@@ -74,7 +74,7 @@ def _unresolved_in_select(scoped_select: ScopedSelect) -> Iterator[UnresolvedCol
 
 
 def _checked_columns(scoped_select: ScopedSelect) -> Iterator[exp.Column]:
-    """Yield the columns that can be checked: those whose names can only mean something in the SELECT's scope."""
+    """Yield the columns that can be checked: their names refer to nothing outside the scope of the SELECT."""
     for clause in CHECKED_CLAUSES:
         yield from _columns_of_clause(scoped_select.select, clause)
     for join in scoped_select.select.args.get("joins") or ():

@@ -127,10 +127,10 @@ def _update_newest(newest: dict[MarkKey, DeliveredChange], name: MarkKey, mark: 
 
 
 def store_delivered_keys(sync: Sync, tracking: RecordStore, *, last_run: str) -> None:
-    """Store the keys that runs up to `last_run` delivered, so that a resync works without these runs' records.
+    """Store the keys that were delivered until `last_run`, so that a resync works without these runs' records.
 
-    Nothing is stored if a resync doesn't need the keys, or if rows are replaced without a key. A resync
-    counts a row without a key as new if its records are older than the kept records.
+    Nothing is stored for kinds that only insert or that replace rows, and for whole tables and partitions. For a
+    kind that replaces rows, a resync counts a row as new if its records were removed.
     """
     kind, snapshot = sync.model.kind, tracking.read_newest_snapshot(sync.id)
     if snapshot is None or kind.is_insert_only or kind.replaces_rows or sync.unit_shape is UnitKind.MIRROR:
