@@ -105,7 +105,7 @@ def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Toke
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(tokens[index].token_type, 0)
         if depth == 0:
             return tokens[place + 1 : index], index
-    raise QueryError(tokens[place].line, "a parenthesis is never closed", "close it")
+    raise QueryError(tokens[min(place, len(tokens) - 1)].line, "a parenthesis is never closed", "close it")
 
 
 def is_word_at(tokens: Sequence[Token], place: int, word: str) -> bool:

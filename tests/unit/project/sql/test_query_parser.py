@@ -148,6 +148,7 @@ def test_a_query_nested_too_deeply_is_a_problem():
         ("select * from csv.`x` with ()", "these options can't be read"),
         ("select * from csv.`x` with ('a' = 'b'", "a parenthesis is never closed"),
         ("select * from a.b tablesample (5 rows", "a parenthesis is never closed"),
+        ("select * from raw.a tablesample (5 rows) repeatable", "a parenthesis is never closed"),
     ],
 )
 def test_invalid_options_are_a_problem(text, what):
