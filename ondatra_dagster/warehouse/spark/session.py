@@ -6,8 +6,10 @@ A setting says where Spark runs. model_run and change_feed use the session.
 import contextlib
 import dataclasses
 import logging
+import os
 import shlex
 import threading
+import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +29,8 @@ from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import SPARK_S3_PREFIX as S3A
 from ondatra_dagster.storage.private_files import make_state_folder_private
+from ondatra_dagster.warehouse.spark.engine_client import EngineLease, open_lease
+from ondatra_dagster.warehouse.spark.engine_files import EngineLaunch
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.jar_download import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.spark.java_finder import find_java
@@ -38,7 +42,7 @@ from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import (
     compiler_options,
 )
 from ondatra_dagster.warehouse.spark.spark_connect import connect_to_server, interrupt_session
-from ondatra_dagster.warehouse.spark.table_locks import SessionLocks
+from ondatra_dagster.warehouse.spark.table_locks import SessionLocks, open_locked_file
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -81,6 +85,7 @@ class Warehouse:
         self._java_options = tuple(java_options)
         self._session: SparkSession | None = None
         self._jvm: Jvm | None = None
+        self._lease: EngineLease | None = None
         self._gateway: ClientServer | None = None
         self._session_locks: SessionLocks | None = None
         self._start_lock = threading.Lock()
@@ -161,6 +166,9 @@ class Warehouse:
         session, self._session = self._session, None
         if session is None:
             return
+        if self._lease is not None:
+            self._lease.close()
+            return
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # the warnings are about a JVM that has ended
@@ -198,7 +206,22 @@ class Warehouse:
             session = connect_to_server(self.settings.spark.remote, {**self.settings.spark.conf, **RESULT_CONF})
             self._interruption_hooks.enter_context(interruption.on_interruption(lambda: interrupt_session(session)))
             return session
+        if os.environ.get("ONDATRA_ENGINE") == "on":
+            return self._use_engine()
         return self._start_driver()
+
+    def _use_engine(self) -> SparkSession:
+        launch = EngineLaunch(
+            state=self.settings.state,
+            jvm=_driver_launch(self.settings, self._java_options, (), self._fetch_progress),
+            secret_conf=_secret_conf(self.settings),
+            idle_seconds=900,
+        )
+        name = uuid.uuid4().hex
+        self._lock_file = open_locked_file(self.locks_folder / "sessions" / f"{name}.python")
+        self._lease = open_lease(launch, name, logging.getLogger(__name__).warning)
+        self._interruption_hooks.enter_context(interruption.on_interruption(self._lease.cancel))
+        return self._lease.connect_session()
 
     def _start_driver(self) -> SparkSession:
         compiler = compiler_options(self._expected_bytes)

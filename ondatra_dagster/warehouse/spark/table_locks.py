@@ -32,8 +32,8 @@ class SessionLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._name = uuid.uuid4().hex
-        self._python_descriptor = _open_locked(folder / f"{self._name}.python")
-        self.jvm_descriptor = _open_locked(folder / f"{self._name}.jvm")
+        self._python_descriptor = open_locked_file(folder / f"{self._name}.python")
+        self.jvm_descriptor = open_locked_file(folder / f"{self._name}.jvm")
 
     def close_jvm_descriptor(self) -> None:
         """Close this process's copy of the file descriptor for the JVM's lock, so that only the JVM holds the lock."""
@@ -81,7 +81,7 @@ def lock_table(locks: Path, table: str, *, run_id: str, wait_seconds: float = WA
         yield
 
 
-def _open_locked(path: Path) -> int:
+def open_locked_file(path: Path) -> int:
     with explain_file_errors(path):
         descriptor = open_lock(path)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,198 @@
+"""The engine: a process that keeps one JVM with Spark for several runs of one state folder.
+
+`python -m ondatra_dagster.warehouse.spark.engine_process` reads its launch from stdin, starts Spark, and writes its
+address into a file. Each run opens a lease: a connection on which the engine returns the address of a gateway that
+only this run has. When the connection ends, because the run closed it or was killed, the engine cancels the run's
+work, waits for the end of its threads in the JVM, and only then releases the lock by which writers wait.
+"""
+
+import contextlib
+import hmac
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.private_files import open_private_file
+from ondatra_dagster.warehouse.spark.engine_files import EngineAddress, EngineLaunch, engine_files
+from ondatra_dagster.warehouse.spark.jvm_process import start_jvm
+from ondatra_dagster.warehouse.spark.table_locks import open_locked_file
+
+HANDSHAKE_SECONDS = 10
+POLL_SECONDS = 0.05
+STOP_SECONDS = 20
+CANCEL_SECONDS = 60  # then the engine ends itself, which ends the work that can't be cancelled
+
+
+class Engine:
+    """The JVM, its Spark context, and the leases that are open."""
+
+    def __init__(self, launch: EngineLaunch) -> None:
+        self._launch = launch
+        self._files = engine_files(launch.state, launch.fingerprint)
+        self._sessions = launch.state / "locks" / "sessions"
+        self._jvm = start_jvm(launch.jvm)
+        self._gateway = self._jvm.connect()
+        conf = SparkConf(_jvm=self._gateway.jvm).setAll(list(launch.secret_conf.items()))
+        self._context = SparkContext(gateway=self._gateway, conf=conf)
+        self._session = SparkSession(self._context)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._secret = secrets.token_hex(32)
+        self._lock = threading.Lock()
+        self._leases = 0
+        self._finished_leases = 0
+        self._idle_since = time.monotonic()
+        self._is_stopping = threading.Event()
+
+    def serve(self) -> None:
+        """Write the address, and serve leases until the engine is idle for too long, or its state folder is gone."""
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        address = EngineAddress(
+            pid=os.getpid(), port=self._listener.getsockname()[1], secret=self._secret, started_at=time.time()
+        )
+        temporary = self._files.address.with_suffix(".new")
+        with open_private_file(temporary, "wb") as file:
+            file.write(address.dump())
+        temporary.replace(self._files.address)
+        while not self._is_stopping.wait(1):
+            if not self._files.address.exists() or self._is_idle_for_too_long():
+                break
+        self._stop()
+
+    def stop_soon(self, *_: object) -> None:
+        self._is_stopping.set()
+
+    def _is_idle_for_too_long(self) -> bool:
+        with self._lock:
+            return not self._leases and time.monotonic() - self._idle_since > self._launch.idle_seconds
+
+    def _stop(self) -> None:
+        self._files.address.unlink(missing_ok=True)
+        self._listener.close()
+        with contextlib.suppress(Py4JError):
+            self._session.stop()
+        self._gateway.shutdown()
+        self._jvm.stop(wait_seconds=STOP_SECONDS)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve_connection, args=[connection], daemon=True).start()
+
+    def _serve_connection(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(HANDSHAKE_SECONDS)
+            stream = connection.makefile("rwb")
+            request = orjson.loads(stream.readline(10_000) or b"{}")
+            if not hmac.compare_digest(str(request.get("secret", "")), self._secret):
+                return
+            connection.settimeout(None)
+            if request.get("verb") == "stop":
+                self._is_stopping.set()
+            elif request.get("verb") == "status":
+                stream.write(orjson.dumps(self._status()) + b"\n")
+                stream.flush()
+            else:
+                with self._lease(str(request["name"])) as gateway:
+                    stream.write(orjson.dumps(gateway) + b"\n")
+                    stream.flush()
+                    stream.read(1)  # returns when the run closes the connection, or its process ends
+
+    def _status(self) -> dict[str, Any]:
+        runtime = self._gateway.jvm.java.lang.Runtime.getRuntime()
+        return {
+            "pid": os.getpid(),
+            "leases": self._leases,
+            "finished_leases": self._finished_leases,
+            "heap_bytes": runtime.totalMemory() - runtime.freeMemory(),
+        }
+
+    @contextlib.contextmanager
+    def _lease(self, name: str) -> Iterator[dict[str, Any]]:
+        """Start a gateway for one run. After the block, cancel the run's work and wait for its end."""
+        with self._lock:
+            self._leases += 1
+        descriptor = open_locked_file(self._sessions / f"{name}.jvm")
+        try:
+            server = self._start_gateway(name)
+            try:
+                yield {"port": server.getListeningPort(), "secret": server.secret()}
+            finally:
+                self._end_work(name, server)
+        finally:
+            os.close(descriptor)
+            with self._lock:
+                self._leases -= 1
+                self._finished_leases += 1
+                self._idle_since = time.monotonic()
+                if not self._leases:
+                    self._forget_tables()
+
+    def _start_gateway(self, name: str) -> Any:
+        """Start a gateway server. Threads that it starts inherit the tag by which the run's jobs are cancelled."""
+        jvm = self._gateway.jvm
+        java_context = self._context._jsc.sc()  # noqa: SLF001 - pyspark has no other way to the Java context
+        with self._lock:
+            java_context.addJobTag(name)
+            try:
+                server = jvm.org.apache.spark.api.python.Py4JServer(java_context.conf())
+                server.start()
+            finally:
+                java_context.removeJobTag(name)
+        return server
+
+    def _end_work(self, name: str, server: Any) -> None:
+        java_context = self._context._jsc.sc()  # noqa: SLF001
+        give_up_at = time.monotonic() + CANCEL_SECONDS
+        try:
+            java_context.cancelJobsWithTag(name)
+            server.shutdown()
+            while self._has_threads(name):
+                java_context.cancelJobsWithTag(name)
+                if time.monotonic() > give_up_at:
+                    self._kill()
+                time.sleep(POLL_SECONDS)
+        except Py4JError:
+            self._kill()
+
+    def _has_threads(self, name: str) -> bool:
+        threads = self._gateway.jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()
+        return any(thread.getName() == name for thread in threads)
+
+    def _forget_tables(self) -> None:
+        """Clear what Spark remembers of tables: before the next run, another program may replace them."""
+        with contextlib.suppress(Py4JError):
+            self._session.catalog.clearCache()
+            self._gateway.jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def _kill(self) -> None:
+        self._files.address.unlink(missing_ok=True)
+        self._jvm.process.kill()
+        self._jvm.process.wait()
+        os._exit(1)
+
+
+def main() -> None:
+    launch = EngineLaunch.load(sys.stdin.buffer.read())
+    files = engine_files(launch.state, launch.fingerprint)
+    with FileLock(files.lock, purpose="engine"):
+        engine = Engine(launch)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, engine.stop_soon)
+        engine.serve()
+
+
+if __name__ == "__main__":
+    main()
