@@ -1,4 +1,4 @@
-"""The exceptions of the engine, grouped by what the reader of the message can do.
+"""The exceptions of the package, grouped by what the reader of the message can do.
 
     OndatraError
     ├── ProjectError               fix a file of the project; carries all problems together

@@ -43,6 +43,6 @@ def open_service_on_tables(
     tables: RunTables, workspace: Workspace, progress: RunProgress | None = None
 ) -> Iterator[RunService]:
     """Open a run service on open tables. At the end of a run that didn't fail, send alerts and fill the sync log."""
-    engine = RunService(workspace, tables, progress=progress)
-    yield engine
-    engine.finish_run()
+    run_service = RunService(workspace, tables, progress=progress)
+    yield run_service
+    run_service.finish_run()

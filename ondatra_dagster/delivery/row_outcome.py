@@ -49,7 +49,7 @@ class RowOutcome:
 
     verdict: Verdict
     message: str = ""
-    is_from_push: bool = True  # push() itself gave the row this verdict; else the engine did
+    is_from_push: bool = True  # push() itself gave the row this verdict; otherwise ondatra did
 
     @property
     def is_delivered(self) -> bool:

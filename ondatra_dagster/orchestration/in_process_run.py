@@ -55,7 +55,12 @@ class DagsterRunResult:
 
 
 def run_plan(
-    engine: RunService, plan: Plan, *, trigger: str, allow_deletes: Collection[str] = (), is_new_state: bool = False
+    run_service: RunService,
+    plan: Plan,
+    *,
+    trigger: str,
+    allow_deletes: Collection[str] = (),
+    is_new_state: bool = False,
 ) -> DagsterRunResult:
     """Run the steps of the plan that have work; each model and sync reports its progress to the run service.
 
@@ -66,19 +71,19 @@ def run_plan(
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sync_key(step.model) for step in plan.syncs if step.will_run),
     ]
-    is_full, is_dry = any(step.is_full for step in plan.models), engine.is_dry
+    is_full, is_dry = any(step.is_full for step in plan.models), run_service.is_dry
     flags = {FULL_REFRESH: is_full, DRY_RUN: is_dry, DEFER_EVENTS_TAG: is_dry, ALLOW_NEW_STATE: is_new_state}
     tags = {TRIGGER: trigger, **{tag: "true" for tag, is_set in flags.items() if is_set}}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
-    settings = engine.workspace.settings
+    settings = run_service.workspace.settings
     definitions = definitions_of(
-        engine.workspace,
-        open_service=lambda *_, **__: contextlib.nullcontext(engine),
+        run_service.workspace,
+        open_service=lambda *_, **__: contextlib.nullcontext(run_service),
         loggers={LOGGER_KEY: file_logger},
     )
     folder = settings.state / "logs"
-    with log_to_folder(folder), report_waits(engine.progress.on_wait), open_instance(settings) as instance:
+    with log_to_folder(folder), report_waits(run_service.progress.on_wait), open_instance(settings) as instance:
         close_abandoned_runs(instance, settings.state)
         result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,

@@ -27,8 +27,8 @@ def io_manager_key(kind: Kind) -> str:
 class KindIOManager(dg.IOManager):
     """An IO manager that writes the models of one kind and reports each result."""
 
-    def __init__(self, engine: RunService) -> None:
-        self._run_service = engine
+    def __init__(self, run_service: RunService) -> None:
+        self._run_service = run_service
 
     # this method is a generator: Dagster accepts its events, but declares that the method returns nothing
     def handle_output(  # type: ignore[override]

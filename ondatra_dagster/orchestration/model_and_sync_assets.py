@@ -77,21 +77,21 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
     return build_model
 
 
-def _unchanged_result(key: dg.AssetKey, engine: RunService, result: ModelResult) -> dg.MaterializeResult[None]:
+def _unchanged_result(key: dg.AssetKey, run_service: RunService, result: ModelResult) -> dg.MaterializeResult[None]:
     """Return a materialization with the asset's earlier data version, so that downstream assets see no change."""
     version = dg.DataVersion(result.table_version)
-    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, result))
+    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(run_service, result))
 
 
-def _dry_run_result(context: dg.AssetExecutionContext, engine: RunService, step: ModelStep) -> ModelResult:
+def _dry_run_result(context: dg.AssetExecutionContext, run_service: RunService, step: ModelStep) -> ModelResult:
     """Return the model's result in a dry run, which writes to a clone without an IO manager."""
     if not step.will_run:
-        return engine.report_unchanged(step)
-    return engine.write(engine.compute(step, run_id=context.run.run_id))
+        return run_service.report_unchanged(step)
+    return run_service.write(run_service.compute(step, run_id=context.run.run_id))
 
 
-def _metadata(engine: RunService, result: ModelResult) -> dagster_metadata.Metadata:
-    return dagster_metadata.model_metadata(result, build_column_lineage(engine.workspace, result.model))
+def _metadata(run_service: RunService, result: ModelResult) -> dagster_metadata.Metadata:
+    return dagster_metadata.model_metadata(result, build_column_lineage(run_service.workspace, result.model))
 
 
 def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetSpec:

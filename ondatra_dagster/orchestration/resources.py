@@ -25,21 +25,23 @@ def run_service_resource(
 ) -> dg.ResourceDefinition:
     """Return the resource that opens the project's run service. Opening the service doesn't start Spark."""
 
-    @dg.resource(description="The project's engine: one per run, with at most one Spark session")
-    def engine(context: dg.InitResourceContext) -> Iterator[RunService]:
+    @dg.resource(description="The project's run service: one per run, with at most one Spark session")
+    def run_service(context: dg.InitResourceContext) -> Iterator[RunService]:
         make_state_folder_private(workspace.settings.state)
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
-            run_engine = stack.enter_context(open_service(workspace, is_dry=mark_dry_run(context.run)))
-            run_engine.alerts.dagster_run_id = context.run.run_id if context.run else None
-            yield run_engine
+            service = stack.enter_context(open_service(workspace, is_dry=mark_dry_run(context.run)))
+            service.alerts.dagster_run_id = context.run.run_id if context.run else None
+            yield service
 
-    return engine
+    return run_service
 
 
 @contextlib.contextmanager
-def raise_dagster_failure(engine: RunService, name: str, subject_type: SubjectType | None = None) -> Iterator[None]:
+def raise_dagster_failure(
+    run_service: RunService, name: str, subject_type: SubjectType | None = None
+) -> Iterator[None]:
     """Turn an error inside the block into a sentence, and fail the step with this sentence.
 
     With `subject_type`, the error of the model or sync `name` is also stored for alerts.
@@ -51,5 +53,5 @@ def raise_dagster_failure(engine: RunService, name: str, subject_type: SubjectTy
     except Exception as error:  # the outermost handler: no caller explains the error
         interruption.raise_if_interrupted()
         raise dg.Failure(
-            description=engine.report_error(name, error, subject_type=subject_type), allow_retries=False
+            description=run_service.report_error(name, error, subject_type=subject_type), allow_retries=False
         ) from error

@@ -25,8 +25,8 @@ def command(open_service: OpenRunService | None, as_json: bool) -> int:  # noqa:
 def run_maintenance(workspace: Workspace, *, as_json: bool, open_service: OpenRunService = open_run_service) -> int:
     """Run the maintenance tasks and report the result of each. Return 1 if a task failed, otherwise 0."""
     is_successful = True
-    with interruption.graceful_shutdown(), open_service(workspace) as engine:
-        for task_result in engine.run_maintenance():
+    with interruption.graceful_shutdown(), open_service(workspace) as run_service:
+        for task_result in run_service.run_maintenance():
             is_successful = is_successful and task_result.is_successful
             if as_json:
                 details: dict[str, Json] = (

@@ -35,9 +35,9 @@ def resync(
     workspace, chosen_sync = open_sync(sync)
     resync_options = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
     open_service = open_service or open_run_service
-    with interruption.graceful_shutdown(), open_service(workspace) as engine:
+    with interruption.graceful_shutdown(), open_service(workspace) as run_service:
         keys = resync_queue(
-            chosen_sync, build_ports(workspace, chosen_sync, engine.tables.feed(chosen_sync)), resync_options
+            chosen_sync, build_ports(workspace, chosen_sync, run_service.tables.feed(chosen_sync)), resync_options
         )
     if resync_options.assumes_delivered:
         print_message(f"{chosen_sync.id} regards its table as delivered; only later changes are sent")

@@ -120,14 +120,14 @@ def execute_plan(
     with (
         interruption.graceful_shutdown(),
         contextlib.closing(progress),
-        open_service(workspace, progress, is_dry=options.is_dry) as engine,
+        open_service(workspace, progress, is_dry=options.is_dry) as run_service,
     ):
         if plan.needs_tables:
-            engine.tables.start_early(step.model for step in plan.models if step.will_run)
+            run_service.tables.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.in_process_run import run_plan
 
         end = run_plan(
-            engine,
+            run_service,
             plan,
             trigger=options.trigger,
             allow_deletes=options.allow_deletes,

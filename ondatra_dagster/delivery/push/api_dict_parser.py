@@ -161,7 +161,7 @@ _AUTH_BY_KEYS: Mapping[frozenset[str], Callable[[Mapping[str, Any]], Auth]] = {
 }
 
 
-# the arguments that the engine gives to a file's functions, in addition to the names in "args"
+# the arguments that ondatra passes to a file's functions, in addition to the names in "args"
 FUNCTION_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "push": ("rows", "batch_number", "kind", "key_columns", "columns"),
     "poll": ("job_ref", "rows", "batch_number", "kind", "key_columns", "columns"),

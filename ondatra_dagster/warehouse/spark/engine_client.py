@@ -55,7 +55,7 @@ class EngineLease:
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
-class _NamedJavaClient(JavaClient):
+class _NamedJavaClient(JavaClient):  # type: ignore[misc]  # py4j has no types
     """A client whose threads in the JVM have the lease's name, so that the engine can wait for their end."""
 
     lease_name = ""
@@ -67,7 +67,7 @@ class _NamedJavaClient(JavaClient):
         return connection
 
 
-class _NamedGateway(ClientServer):
+class _NamedGateway(ClientServer):  # type: ignore[misc]  # py4j has no types
     def __init__(self, port: int, secret: str, name: str) -> None:
         self._lease_name = name
         super().__init__(

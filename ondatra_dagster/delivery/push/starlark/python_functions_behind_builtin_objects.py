@@ -141,7 +141,7 @@ class PushCall:
         sleep: Callable[[float], None] = interruption.sleep,
     ) -> None:
         self.http = http
-        self.raised_error: BaseException | None = None  # an error of the engine; Starlark passes on only its text
+        self.raised_error: BaseException | None = None  # an error of ondatra; Starlark passes on only its text
         self.is_over_time_limit = False
         self._config = config
         self._batch_number = batch_number
