@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ondatra_dagster.app.open_run_or_dry_run import OpenRunService
 
 VERBS = (
-    *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
+    *("dead", "docs", "doctor", "engine", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
 SHARED_MODULES = {  # verb → its module, for modules with two verbs

@@ -39,6 +39,7 @@ HADOOP_VERSION = "3.5.0"  # the version in pyspark; the jars for S3 must have th
 AWS_VERSION = "2.35.4"  # the version that this release of Hadoop was built with
 PUBLISH_SECONDS = "10"  # a record is written to its file within this time
 TRACKING_RETENTION_DAYS = "14"  # how long records stay in .ondatra/tracking
+ENGINE_IDLE_MINUTES = "15"
 UI_PORT = "8323"  # close to the demo API's port, 8321, but different from it
 DAGSTER_URL = "http://127.0.0.1:3000"  # the default address of `dg dev`
 TABLE_RETENTION_DAYS = "7"  # how long a table keeps old versions for users; versions that are still needed stay longer
@@ -85,6 +86,14 @@ class SparkSettings:
     master: str = "local[*]"
     remote: str | None = dataclasses.field(default=None, repr=False)
     conf: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """The settings of the engine, the Spark process that several runs share."""
+
+    is_on: bool = False
+    idle_minutes: int = int(ENGINE_IDLE_MINUTES)  # then the engine ends
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +150,7 @@ class Settings:
     tracking: str  # an absolute path or an address, for records
     jars: Path  # the folder of Delta's jars
     spark: SparkSettings = SparkSettings()
+    engine: EngineSettings = EngineSettings()
     s3: S3Access = dataclasses.field(default_factory=S3Access)  # the access to s3a:// addresses
     publish_seconds: int = int(PUBLISH_SECONDS)
     tracking_retention_days: int | None = None  # how long records stay in the tracking store; None: for ever
@@ -241,6 +251,7 @@ def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mappi
             remote=texts.get("spark.remote"),
             conf=tables.get("spark.conf", {}),
         ),
+        engine=_read_engine_settings(texts),
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
         publish_seconds=int(texts.get("publish_seconds", PUBLISH_SECONDS)),
         tracking_retention_days=_parse_days(
@@ -260,6 +271,14 @@ def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mappi
         java_home=_absolute_path(root, java_home) if java_home else None,
         events=_read_event_settings(texts),
         secrets=secrets,
+    )
+
+
+def _read_engine_settings(texts: Mapping[str, str]) -> EngineSettings:
+    """Return the engine's settings. A Spark Connect server is an engine of its own, so it has none."""
+    return EngineSettings(
+        is_on=texts.get("engine") == "on" and "spark.remote" not in texts,
+        idle_minutes=int(texts.get("engine_idle_minutes", ENGINE_IDLE_MINUTES)),
     )
 
 

@@ -236,6 +236,8 @@ SETTING_PARSERS: Mapping[str, SettingParser] = {
     "spark.master": read_text,
     "spark.remote": read_text,
     "spark.conf": read_conf,
+    "engine": read_switch,
+    "engine_idle_minutes": read_count,
     "sinks": read_sink_mode,
     "tracking": read_text,
     "publish_seconds": read_count,

@@ -1,134 +1,179 @@
-"""The client of an engine: it starts the engine if none runs, opens a lease, and connects a session."""
+"""The client of an engine: it starts the engine if none runs, opens a lease, and shows and stops engines.
+
+engine_session.py connects a Spark session. This module doesn't import pyspark, so that commands answer quickly.
+"""
 
 import contextlib
+import dataclasses
+import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import orjson
-from py4j.clientserver import ClientServer, ClientServerConnection, JavaClient, JavaParameters, PythonParameters
-from py4j.java_gateway import java_import
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
 
 from ondatra_dagster import interruption
 from ondatra_dagster.errors import SparkSetupError
 from ondatra_dagster.storage.file_lock import is_locked
 from ondatra_dagster.storage.private_files import make_private_folder, open_private_file
-from ondatra_dagster.warehouse.spark.engine_files import EngineAddress, EngineLaunch, engine_files
-from ondatra_dagster.warehouse.spark.jvm_process import JAVA_IMPORTS
+from ondatra_dagster.warehouse.spark.engine_files import (
+    FOLDER,
+    LOOPBACK_HOST,
+    EngineAddress,
+    EngineLaunch,
+    engine_files,
+)
+from ondatra_dagster.warehouse.spark.table_locks import open_locked_file
 
-CONNECT_SECONDS = 5
+ANSWER_SECONDS = 10  # an engine that takes longer is hung
 START_SECONDS = 120
+STOP_SECONDS = 30
 POLL_SECONDS = 0.02
+ENGINE_MODULE = "ondatra_dagster.warehouse.spark.engine_process"
 
 
+class EngineUnavailableError(SparkSetupError):
+    """The error of an engine that can't be used: the run starts its own Spark."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLease:
-    """The use of an engine by this process, until close()."""
+    """The use of an engine by this process, until close(). Its lock says that this process is alive."""
 
-    def __init__(self, connection: socket.socket, gateway_port: int, gateway_secret: str, name: str) -> None:
-        self._connection = connection
-        self.gateway = _NamedGateway(gateway_port, gateway_secret, name)
-
-    def connect_session(self) -> SparkSession:
-        for name in JAVA_IMPORTS:
-            java_import(self.gateway.jvm, name)
-        jvm = self.gateway.jvm
-        java_session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
-        java_context = jvm.JavaSparkContext.fromSparkContext(java_session.sparkContext())
-        conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
-        return SparkSession(SparkContext(gateway=self.gateway, jsc=java_context, conf=conf), java_session.newSession())
+    name: str
+    gateway_port: int  # of the gateway in the JVM that only this lease has
+    gateway_secret: str = dataclasses.field(repr=False)
+    connection: socket.socket
+    lock_file: Path
+    lock: int  # a file descriptor
 
     def cancel(self) -> None:
-        """End the lease, so that the engine cancels this process's work."""
+        """End the lease: the engine cancels this process's work in Spark."""
         with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self.gateway.close()
         self.cancel()
-        self._connection.close()
-        SparkContext._active_spark_context = None  # noqa: SLF001 - the context is the engine's, so it isn't stopped
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        self.connection.close()
+        self.lock_file.unlink(missing_ok=True)
+        os.close(self.lock)
 
 
-class _NamedJavaClient(JavaClient):  # type: ignore[misc]  # py4j has no types
-    """A client whose threads in the JVM have the lease's name, so that the engine can wait for their end."""
-
-    lease_name = ""
-
-    def _create_new_connection(self) -> Any:
-        connection: ClientServerConnection = super()._create_new_connection()
-        thread = connection.send_command("c\nz:java.lang.Thread\ncurrentThread\ne\n")
-        connection.send_command(f"c\n{thread[2:].strip()}\nsetName\ns{self.lease_name}\ne\n")
-        return connection
-
-
-class _NamedGateway(ClientServer):  # type: ignore[misc]  # py4j has no types
-    def __init__(self, port: int, secret: str, name: str) -> None:
-        self._lease_name = name
-        super().__init__(
-            java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
-            python_parameters=PythonParameters(port=0, eager_load=False),
-        )
-
-    def _create_gateway_client(self) -> Any:
-        client = _NamedJavaClient(self.java_parameters, self.python_parameters)
-        client.lease_name = self._lease_name
-        return client
-
-
-def open_lease(launch: EngineLaunch, name: str, on_notice: Callable[[str], None]) -> EngineLease:
-    """Return a lease of the engine for this launch; start the engine if none runs."""
+def open_lease(launch: EngineLaunch, locks: Path, *, on_notice: Callable[[str], None]) -> EngineLease:
+    """Return a lease of the engine for this launch; start the engine if none runs. Raises EngineUnavailableError."""
     files = engine_files(launch.state, launch.fingerprint)
-    give_up_at = time.monotonic() + START_SECONDS
     process: subprocess.Popen[bytes] | None = None
+    give_up_at = time.monotonic() + START_SECONDS
     while True:
-        if files.address.exists() and is_locked(files.lock):
-            with contextlib.suppress(OSError, ValueError):
-                lease = _connect(EngineAddress.load(files.address.read_bytes()), name)
-                if process is None:
-                    on_notice("Spark is warm")
-                return lease
-        elif process is None and not is_locked(files.lock):
-            process = _start(launch)
+        if address := read_engine_address(files.address, files.lock):
+            if process is None:
+                on_notice("Spark is warm")
+            return _connect(address, locks)
+        if process is None and not is_locked(files.lock):
+            process = _start_engine(launch)
         if process is not None and process.poll() is not None:
-            raise SparkSetupError(f"the engine ended while it started; see {files.log}")
+            raise EngineUnavailableError(f"the engine ended while it started; see {files.log}")
         if time.monotonic() > give_up_at:
-            raise SparkSetupError(f"the engine did not answer in {START_SECONDS} s; see {files.log}")
+            raise EngineUnavailableError(f"the engine didn't start in {START_SECONDS} s; see {files.log}")
         interruption.sleep(POLL_SECONDS)
 
 
-def _start(launch: EngineLaunch) -> subprocess.Popen[bytes]:
+def read_engine_address(address_file: Path, lock: Path) -> EngineAddress | None:
+    """Return the address of a running engine; None if there is none, or it is still starting."""
+    try:
+        content = address_file.read_bytes()
+    except FileNotFoundError:
+        return None
+    return EngineAddress.load(content) if is_locked(lock) else None
+
+
+def send_request(address: EngineAddress, verb: str, **fields: str) -> socket.socket:
+    """Send a request to the engine, and return the connection, on which it answers with one line of JSON."""
+    connection = socket.create_connection((LOOPBACK_HOST, address.port), timeout=ANSWER_SECONDS)
+    connection.sendall(orjson.dumps({"secret": address.secret, "verb": verb, **fields}) + b"\n")
+    return connection
+
+
+def read_answer(connection: socket.socket) -> dict[str, Any]:
+    """Return the engine's answer; {} if it closed the connection."""
+    with connection.makefile("rb") as stream:
+        answer: dict[str, Any] = orjson.loads(stream.readline() or b"{}")
+        return answer
+
+
+def _start_engine(launch: EngineLaunch) -> subprocess.Popen[bytes]:
+    """Start an engine that isn't a child of this process's terminal, pipes or locks."""
     files = engine_files(launch.state, launch.fingerprint)
     make_private_folder(files.lock.parent)
     make_private_folder(files.log.parent)
     with open_private_file(files.log, "ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ondatra_dagster.warehouse.spark.engine_process"],
+        process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", ENGINE_MODULE],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             cwd=launch.state,
             start_new_session=True,
         )
-    assert process.stdin
-    with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(launch.dump())
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(launch.dump())
     return process
 
 
-def _connect(address: EngineAddress, name: str) -> EngineLease:
-    connection = socket.create_connection(("127.0.0.1", address.port), timeout=CONNECT_SECONDS)
+def _connect(address: EngineAddress, locks: Path) -> EngineLease:
+    """Open a lease with a name of its own. This process holds the lease's lock before the engine holds the other."""
+    name = uuid.uuid4().hex
+    lock_file = locks / f"{name}.python"
+    lock = open_locked_file(lock_file)
     try:
-        connection.sendall(orjson.dumps({"secret": address.secret, "verb": "lease", "name": name}) + b"\n")
-        with connection.makefile("rb") as stream:
-            gateway = orjson.loads(stream.readline() or b"{}")
+        connection = send_request(address, "lease", name=name, locks=str(locks))
+        gateway = read_answer(connection)
         connection.settimeout(None)
-        return EngineLease(connection, int(gateway["port"]), str(gateway["secret"]), name)
-    except BaseException:
-        connection.close()
-        raise
+        return EngineLease(
+            name=name,
+            gateway_port=int(gateway["port"]),
+            gateway_secret=str(gateway["secret"]),
+            connection=connection,
+            lock_file=lock_file,
+            lock=lock,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        lock_file.unlink(missing_ok=True)
+        os.close(lock)
+        raise EngineUnavailableError(f"the engine (process {address.pid}) doesn't answer ({error})") from error
+
+
+def find_engines(state: Path) -> dict[str, EngineAddress]:
+    """Return the addresses of the engines of a state folder, by fingerprint."""
+    address_files = sorted((state / FOLDER).glob("*.json"))
+    addresses = {file.stem: read_engine_address(file, file.with_suffix(".lock")) for file in address_files}
+    return {fingerprint: address for fingerprint, address in addresses.items() if address}
+
+
+def read_engine_status(address: EngineAddress) -> dict[str, Any]:
+    """Return the engine's open and finished leases and its heap; {} if it doesn't answer."""
+    with contextlib.suppress(OSError, ValueError), send_request(address, "status") as connection:
+        return read_answer(connection)
+    return {}
+
+
+def stop_engine(state: Path, fingerprint: str, address: EngineAddress) -> bool:
+    """Stop an engine, and return whether it ended. If it doesn't answer, end its process."""
+    lock = engine_files(state, fingerprint).lock
+    try:
+        with send_request(address, "stop"):
+            pass
+    except OSError:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(address.pid, signal.SIGKILL)
+    give_up_at = time.monotonic() + STOP_SECONDS
+    while is_locked(lock) and time.monotonic() < give_up_at:
+        interruption.sleep(POLL_SECONDS)
+    return not is_locked(lock)

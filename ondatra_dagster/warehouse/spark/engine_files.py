@@ -12,6 +12,7 @@ from ondatra_dagster.warehouse.spark.java_finder import Java
 from ondatra_dagster.warehouse.spark.jvm_process import JvmLaunch
 
 FOLDER = "engine"
+LOOPBACK_HOST = "127.0.0.1"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class EngineLaunch:
 
 
 def engine_files(state: Path, fingerprint: str) -> EngineFiles:
+    """Return the files of the engine with this fingerprint."""
     folder = state / FOLDER
     return EngineFiles(
         lock=folder / f"{fingerprint}.lock", address=folder / f"{fingerprint}.json", log=state / "logs" / "engine.log"

@@ -7,6 +7,7 @@ work, waits for the end of its threads in the JVM, and only then releases the lo
 """
 
 import contextlib
+import dataclasses
 import hmac
 import os
 import secrets
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -25,9 +27,9 @@ from pyspark.sql import SparkSession
 
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.private_files import open_private_file
-from ondatra_dagster.warehouse.spark.engine_files import EngineAddress, EngineLaunch, engine_files
+from ondatra_dagster.warehouse.spark.engine_files import LOOPBACK_HOST, EngineAddress, EngineLaunch, engine_files
 from ondatra_dagster.warehouse.spark.jvm_process import start_jvm
-from ondatra_dagster.warehouse.spark.table_locks import open_locked_file
+from ondatra_dagster.warehouse.spark.table_locks import SessionLocks, open_locked_file
 
 HANDSHAKE_SECONDS = 10
 POLL_SECONDS = 0.05
@@ -41,13 +43,18 @@ class Engine:
     def __init__(self, launch: EngineLaunch) -> None:
         self._launch = launch
         self._files = engine_files(launch.state, launch.fingerprint)
-        self._sessions = launch.state / "locks" / "sessions"
-        self._jvm = start_jvm(launch.jvm)
+        # the JVM inherits a lock, because it may live for a moment after this process was killed
+        locks = SessionLocks(launch.state / "locks" / "sessions")
+        try:
+            self._jvm = start_jvm(dataclasses.replace(launch.jvm, inherited_files=[locks.jvm_descriptor]))
+        finally:
+            locks.close_jvm_descriptor()
+        self._locks = locks
         self._gateway = self._jvm.connect()
         conf = SparkConf(_jvm=self._gateway.jvm).setAll(list(launch.secret_conf.items()))
         self._context = SparkContext(gateway=self._gateway, conf=conf)
         self._session = SparkSession(self._context)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((LOOPBACK_HOST, 0))
         self._secret = secrets.token_hex(32)
         self._lock = threading.Lock()
         self._leases = 0
@@ -84,6 +91,7 @@ class Engine:
             self._session.stop()
         self._gateway.shutdown()
         self._jvm.stop(wait_seconds=STOP_SECONDS)
+        self._locks.release()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener is closed
@@ -105,7 +113,7 @@ class Engine:
                 stream.write(orjson.dumps(self._status()) + b"\n")
                 stream.flush()
             else:
-                with self._lease(str(request["name"])) as gateway:
+                with self._lease(str(request["name"]), Path(request["locks"])) as gateway:
                     stream.write(orjson.dumps(gateway) + b"\n")
                     stream.flush()
                     stream.read(1)  # returns when the run closes the connection, or its process ends
@@ -113,18 +121,18 @@ class Engine:
     def _status(self) -> dict[str, Any]:
         runtime = self._gateway.jvm.java.lang.Runtime.getRuntime()
         return {
-            "pid": os.getpid(),
-            "leases": self._leases,
-            "finished_leases": self._finished_leases,
+            "open_leases": self._leases,
+            "ended_leases": self._finished_leases,
             "heap_bytes": runtime.totalMemory() - runtime.freeMemory(),
         }
 
     @contextlib.contextmanager
-    def _lease(self, name: str) -> Iterator[dict[str, Any]]:
+    def _lease(self, name: str, locks: Path) -> Iterator[dict[str, Any]]:
         """Start a gateway for one run. After the block, cancel the run's work and wait for its end."""
         with self._lock:
             self._leases += 1
-        descriptor = open_locked_file(self._sessions / f"{name}.jvm")
+        lock_file = locks / f"{name}.jvm"
+        descriptor = open_locked_file(lock_file)
         try:
             server = self._start_gateway(name)
             try:
@@ -132,6 +140,7 @@ class Engine:
             finally:
                 self._end_work(name, server)
         finally:
+            lock_file.unlink(missing_ok=True)
             os.close(descriptor)
             with self._lock:
                 self._leases -= 1

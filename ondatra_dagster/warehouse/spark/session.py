@@ -6,10 +6,8 @@ A setting says where Spark runs. model_run and change_feed use the session.
 import contextlib
 import dataclasses
 import logging
-import os
 import shlex
 import threading
-import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,8 +27,9 @@ from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import SPARK_S3_PREFIX as S3A
 from ondatra_dagster.storage.private_files import make_state_folder_private
-from ondatra_dagster.warehouse.spark.engine_client import EngineLease, open_lease
+from ondatra_dagster.warehouse.spark.engine_client import EngineLease, EngineUnavailableError, open_lease
 from ondatra_dagster.warehouse.spark.engine_files import EngineLaunch
+from ondatra_dagster.warehouse.spark.engine_session import EngineSession
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.jar_download import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.spark.java_finder import find_java
@@ -42,7 +41,7 @@ from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import (
     compiler_options,
 )
 from ondatra_dagster.warehouse.spark.spark_connect import connect_to_server, interrupt_session
-from ondatra_dagster.warehouse.spark.table_locks import SessionLocks, open_locked_file
+from ondatra_dagster.warehouse.spark.table_locks import SessionLocks
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -79,13 +78,15 @@ class Warehouse:
         self, settings: Settings, *, java_options: Sequence[str] = (), on_notice: Callable[[str], None] | None = None
     ) -> None:
         self.settings = settings
-        self._fetch_progress = JarFetchProgress(on_notice or logging.getLogger(__name__).info)
+        self._on_notice = on_notice or logging.getLogger(__name__).info
+        self._fetch_progress = JarFetchProgress(self._on_notice)
         # why Spark didn't start: another start would fail too, and isn't tried
         self._start_error: SparkSetupError | None = None
         self._java_options = tuple(java_options)
         self._session: SparkSession | None = None
         self._jvm: Jvm | None = None
         self._lease: EngineLease | None = None
+        self._engine_session: EngineSession | None = None
         self._gateway: ClientServer | None = None
         self._session_locks: SessionLocks | None = None
         self._start_lock = threading.Lock()
@@ -167,7 +168,7 @@ class Warehouse:
         if session is None:
             return
         if self._lease is not None:
-            self._lease.close()
+            self._close_lease()
             return
         try:
             with warnings.catch_warnings():
@@ -176,6 +177,15 @@ class Warehouse:
         except Py4JError:
             if interruption.received_signal() is None:
                 raise
+
+    def _close_lease(self) -> None:
+        """Close the session in the engine and the lease. Do nothing if this process uses no engine."""
+        engine_session, self._engine_session = self._engine_session, None
+        lease, self._lease = self._lease, None
+        if engine_session is not None:
+            engine_session.close()
+        if lease is not None:
+            lease.close()
 
     def _stop_jvm(self) -> None:
         if self._gateway is not None:
@@ -206,22 +216,28 @@ class Warehouse:
             session = connect_to_server(self.settings.spark.remote, {**self.settings.spark.conf, **RESULT_CONF})
             self._interruption_hooks.enter_context(interruption.on_interruption(lambda: interrupt_session(session)))
             return session
-        if os.environ.get("ONDATRA_ENGINE") == "on":
-            return self._use_engine()
+        if self.settings.engine.is_on and not self._java_options:
+            with contextlib.suppress(EngineUnavailableError):
+                return self._use_engine()
         return self._start_driver()
 
     def _use_engine(self) -> SparkSession:
+        """Return a session in the engine. If it can't be used, report why and raise EngineUnavailableError."""
         launch = EngineLaunch(
             state=self.settings.state,
-            jvm=_driver_launch(self.settings, self._java_options, (), self._fetch_progress),
+            jvm=_driver_launch(self.settings, (), (), self._fetch_progress),
             secret_conf=_secret_conf(self.settings),
-            idle_seconds=900,
+            idle_seconds=self.settings.engine.idle_minutes * 60,
         )
-        name = uuid.uuid4().hex
-        self._lock_file = open_locked_file(self.locks_folder / "sessions" / f"{name}.python")
-        self._lease = open_lease(launch, name, logging.getLogger(__name__).warning)
-        self._interruption_hooks.enter_context(interruption.on_interruption(self._lease.cancel))
-        return self._lease.connect_session()
+        try:
+            self._lease = open_lease(launch, self.locks_folder / "sessions", on_notice=self._on_notice)
+            self._interruption_hooks.enter_context(interruption.on_interruption(self._lease.cancel))
+            self._engine_session = EngineSession(self._lease)
+        except EngineUnavailableError as error:
+            self._on_notice(f"{error}; this run starts its own Spark")
+            self._close_lease()
+            raise
+        return self._engine_session.session
 
     def _start_driver(self) -> SparkSession:
         compiler = compiler_options(self._expected_bytes)
