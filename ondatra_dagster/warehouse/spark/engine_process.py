@@ -2,8 +2,8 @@
 
 `python -m ondatra_dagster.warehouse.spark.engine_process` reads its launch from stdin, starts Spark, and writes its
 address into a file. Each run opens a lease: a connection on which the engine returns the address of a gateway that
-only this run has. When the connection ends, because the run closed it or was killed, the engine cancels the run's
-work, waits for the end of its threads in the JVM, and only then releases the lock by which writers wait.
+only this run has. The connection ends when the run closes it, or when the run is killed. The engine then cancels
+the run's work, and waits for the end of its threads in the JVM. Other writers wait for a lock until that.
 """
 
 import contextlib
@@ -85,8 +85,11 @@ class Engine:
             return not self._leases and time.monotonic() - self._idle_since > self._launch.idle_seconds
 
     def _stop(self) -> None:
+        """Accept no new lease, wait for the end of the open ones, and end Spark."""
         self._files.address.unlink(missing_ok=True)
         self._listener.close()
+        while self._leases:
+            time.sleep(POLL_SECONDS)
         with contextlib.suppress(Py4JError):
             self._session.stop()
         self._gateway.shutdown()
@@ -163,6 +166,7 @@ class Engine:
         return server
 
     def _end_work(self, name: str, server: Any) -> None:
+        """Cancel the jobs of a lease, and wait until its threads in the JVM have ended: they may commit until then."""
         java_context = self._context._jsc.sc()  # noqa: SLF001
         give_up_at = time.monotonic() + CANCEL_SECONDS
         try:
@@ -187,6 +191,7 @@ class Engine:
             self._gateway.jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def _kill(self) -> None:
+        """End the JVM and this process, because work in Spark can't be cancelled or Spark doesn't answer."""
         self._files.address.unlink(missing_ok=True)
         self._jvm.process.kill()
         self._jvm.process.wait()

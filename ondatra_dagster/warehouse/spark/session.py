@@ -223,9 +223,12 @@ class Warehouse:
 
     def _use_engine(self) -> SparkSession:
         """Return a session in the engine. If it can't be used, report why and raise EngineUnavailableError."""
+        jvm = _driver_launch(self.settings, (), (), self._fetch_progress)
+        # other users of the machine can reach Spark's ports, which stay open between runs
+        jvm = dataclasses.replace(jvm, conf={**jvm.conf, "spark.authenticate": "true"})
         launch = EngineLaunch(
             state=self.settings.state,
-            jvm=_driver_launch(self.settings, (), (), self._fetch_progress),
+            jvm=jvm,
             secret_conf=_secret_conf(self.settings),
             idle_seconds=self.settings.engine.idle_minutes * 60,
         )
