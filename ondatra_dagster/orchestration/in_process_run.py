@@ -74,8 +74,7 @@ def run_plan(
     is_full, is_dry = any(step.is_full for step in plan.models), run_service.is_dry
     flags = {FULL_REFRESH: is_full, DRY_RUN: is_dry, DEFER_EVENTS_TAG: is_dry, ALLOW_NEW_STATE: is_new_state}
     tags = {TRIGGER: trigger, **{tag: "true" for tag, is_set in flags.items() if is_set}}
-    if allow_deletes:
-        tags[ALLOW_DELETES] = ",".join(allow_deletes)
+    tags |= {ALLOW_DELETES: ",".join(allow_deletes)} if allow_deletes else {}
     settings = run_service.workspace.settings
     definitions = definitions_of(
         run_service.workspace,

@@ -180,7 +180,7 @@ def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
         if is_reserved_name(name):
             yield draft.problem(line, f"a column can't be called {name!r}", f"rename it{alias_hint}")
         elif name.casefold() in draft.header.kind.own_columns:
-            description = f"kind {draft.header.kind.name} has a column {name!r} of its own"
+            description = f"kind {draft.header.kind.name} already has a column {name!r}"
             yield draft.problem(line, description, f"rename it{alias_hint}")
         elif name.casefold() in earlier_names:
             yield draft.problem(line, f"column {name!r} is a duplicate", f"rename one of them{alias_hint}")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from support.processes.dagster_dev_server import PAGE_SECONDS, DagsterDevServer
-from support.projects.chromium_options import CHROMIUM, CHROMIUM_FLAGS
+from support.projects.chromium_options import open_chromium
 
 from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.testing.demo_api import DemoApi
@@ -62,11 +62,8 @@ def run_ondatra(root: Path, *words: str) -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
-        expect.set_options(timeout=PAGE_SECONDS * 1000)
+    with open_chromium(wait_seconds=PAGE_SECONDS) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

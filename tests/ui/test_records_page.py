@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 from support.files.sample_records import build_record
-from support.projects.chromium_options import CHROMIUM, CHROMIUM_FLAGS
+from support.projects.chromium_options import open_chromium
 from support.projects.shop_project import ShopProject, write_contacts
 from support.projects.shop_with_history import HOSTILE_EMAIL, create_shop_with_history, run_shop
 
@@ -28,11 +28,8 @@ SYNC = "/syncs/sync.crm"
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
-        expect.set_options(timeout=PAGE_SECONDS * 1000)
+    with open_chromium(wait_seconds=PAGE_SECONDS) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import click
 
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import print_json, print_message, print_table
-from ondatra_dagster.count_time_and_size_format import format_duration, format_size
+from ondatra_dagster.count_time_and_size_format import format_count, format_duration, format_size
+from ondatra_dagster.errors import SettingsError
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.warehouse.spark.engine_client import find_engines, read_engine_status, stop_engine
 
@@ -29,10 +30,15 @@ def command(action: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it
 def _start(settings: Settings) -> int:
     from ondatra_dagster.warehouse.spark.session import Warehouse
 
+    if settings.spark.remote:
+        raise SettingsError("runs use the server of spark.remote and no engine; remove spark.remote to use one")
     with_engine = dataclasses.replace(settings, engine=dataclasses.replace(settings.engine, is_on=True))
     with Warehouse(with_engine, on_notice=print_message) as warehouse:
         _ = warehouse.session
-    print_message(f"the engine is running; it ends after {settings.engine.idle_minutes} minutes without a run")
+    if not find_engines(settings.state):
+        return 1  # the reason was printed
+    idle_text = format_count(settings.engine.idle_minutes, "minute")
+    print_message(f"the engine is running; it ends after {idle_text} without a run")
     return 0
 
 

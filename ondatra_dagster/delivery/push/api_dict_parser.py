@@ -250,7 +250,7 @@ def _read_args(node: ast.expr, problems: ProblemList) -> tuple[str, ...]:
         if name in _RESERVED_NAMES:
             raise InvalidLiteralError(node, f"{name!r} is already a parameter", "name the sink's argument differently")
         if names.count(name) > 1:
-            raise InvalidLiteralError(node, f'{name!r} is twice in "args"', "give each argument a name of its own")
+            raise InvalidLiteralError(node, f'{name!r} appears twice in "args"', "rename one of them")
     return names
 
 

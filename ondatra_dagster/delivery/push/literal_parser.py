@@ -53,7 +53,7 @@ def read_fields(
         try:
             name = _read_key(key, readers, place)
             if name in values:
-                problems.add_literal(InvalidLiteralError(key, f"{name!r} is twice in {place}", "keep one of them"))
+                problems.add_literal(InvalidLiteralError(key, f"{name!r} appears twice in {place}", "keep one of them"))
             values[name] = readers[name](value, problems)
         except InvalidLiteralError as error:
             problems.add_literal(error)

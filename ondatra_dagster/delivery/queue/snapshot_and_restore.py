@@ -72,7 +72,7 @@ class QueueSnapshot:
 
 
 # values of the queue's meta table that the snapshot contains unchanged
-SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots have no run, as after a resync: no run's id names them
+SNAPSHOTS_WITHOUT_RUN = "snapshots_without_run"  # the number of snapshots without a run, such as after a resync
 SNAPSHOT_META = (
     UNIT_FORMAT,
     KEY_GENERATION,

@@ -18,7 +18,7 @@ TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # variables for ondatra's own tests
 KNOWN_VARIABLES = (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
 
 
-# the project's files in which the user may use variables of their own
+# the project's files in which the user may use other variables
 SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
 
 

@@ -275,7 +275,7 @@ def _build_settings(root: Path, settings_by_name: SettingTexts, variables: Mappi
 
 
 def _read_engine_settings(texts: Mapping[str, str]) -> EngineSettings:
-    """Return the engine's settings. A Spark Connect server is an engine of its own, so it has none."""
+    """Return the engine's settings. With spark.remote it is off, because that server already stays between runs."""
     return EngineSettings(
         is_on=texts.get("engine") == "on" and "spark.remote" not in texts,
         idle_minutes=int(texts.get("engine_idle_minutes", ENGINE_IDLE_MINUTES)),

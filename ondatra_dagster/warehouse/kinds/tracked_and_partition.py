@@ -1,7 +1,7 @@
 """The kinds tracked and partition: a group of rows, or a partition, is rewritten whole if anything in it differs.
 
 Each row of the table holds the hash of its group's content, so a group is compared without its rows. A partition's
-files are in a folder of their own. The folder's name is a digest of the partition's key, because not every key is a
+files are in a separate folder. The folder's name is a digest of the partition's key, because not every key is a
 valid folder name.
 """
 

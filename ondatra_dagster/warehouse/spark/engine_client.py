@@ -96,7 +96,7 @@ def read_engine_address(address_file: Path, lock: Path) -> EngineAddress | None:
 def send_request(address: EngineAddress, verb: str, **fields: str) -> socket.socket:
     """Send a request to the engine, and return the connection, on which it answers with one line of JSON."""
     connection = socket.create_connection((LOOPBACK_HOST, address.port), timeout=ANSWER_SECONDS)
-    connection.sendall(orjson.dumps({"secret": address.secret, "verb": verb, **fields}) + b"\n")
+    connection.sendall(b"%s %s\n" % (address.secret.encode(), orjson.dumps({"verb": verb, **fields})))
     return connection
 
 
@@ -128,25 +128,29 @@ def _start_engine(launch: EngineLaunch) -> subprocess.Popen[bytes]:
 
 
 def _connect(address: EngineAddress, locks: Path) -> EngineLease:
-    """Open a lease with a name of its own. This process holds the lease's lock before the engine holds the other."""
+    """Open a lease with a new name. This process holds the lease's lock before the engine holds the other."""
     name = uuid.uuid4().hex
     lock_file = locks / f"{name}.python"
     lock = open_locked_file(lock_file)
+    cleanup = contextlib.ExitStack()
+    cleanup.callback(os.close, lock)
+    cleanup.callback(lock_file.unlink, missing_ok=True)
     try:
-        connection = send_request(address, "lease", name=name, locks=str(locks))
-        gateway = read_answer(connection)
-        connection.settimeout(None)
-        return EngineLease(
-            name=name,
-            gateway_port=int(gateway["port"]),
-            gateway_secret=str(gateway["secret"]),
-            connection=connection,
-            lock_file=lock_file,
-            lock=lock,
-        )
+        with cleanup:
+            connection = cleanup.enter_context(send_request(address, "lease", name=name, locks=str(locks)))
+            gateway = read_answer(connection)
+            connection.settimeout(None)
+            lease = EngineLease(
+                name=name,
+                gateway_port=int(gateway["port"]),
+                gateway_secret=str(gateway["secret"]),
+                connection=connection,
+                lock_file=lock_file,
+                lock=lock,
+            )
+            cleanup.pop_all()  # the lease closes them
+            return lease
     except (OSError, ValueError, KeyError) as error:
-        lock_file.unlink(missing_ok=True)
-        os.close(lock)
         raise EngineUnavailableError(f"the engine (process {address.pid}) doesn't answer ({error})") from error
 
 
@@ -158,7 +162,7 @@ def find_engines(state: Path) -> dict[str, EngineAddress]:
 
 
 def read_engine_status(address: EngineAddress) -> dict[str, Any]:
-    """Return the engine's open and finished leases and its heap; {} if it doesn't answer."""
+    """Return the engine's numbers of open and ended leases and its heap; {} if it doesn't answer."""
     with contextlib.suppress(OSError, ValueError), send_request(address, "status") as connection:
         return read_answer(connection)
     return {}
@@ -168,8 +172,8 @@ def stop_engine(state: Path, fingerprint: str, address: EngineAddress) -> bool:
     """Stop an engine, and return whether it ended. If it doesn't answer, end its process."""
     lock = engine_files(state, fingerprint).lock
     try:
-        with send_request(address, "stop"):
-            pass
+        with send_request(address, "stop") as connection:
+            read_answer(connection)
     except OSError:
         with contextlib.suppress(ProcessLookupError):
             os.kill(address.pid, signal.SIGKILL)

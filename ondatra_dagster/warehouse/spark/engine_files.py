@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.warehouse.spark.java_finder import Java
 from ondatra_dagster.warehouse.spark.jvm_process import JvmLaunch
 
@@ -54,7 +55,7 @@ class EngineLaunch:
     def fingerprint(self) -> str:
         """Return a digest of everything that makes this engine unusable for a run with other settings."""
         jvm = {**dataclasses.asdict(self.jvm), "inherited_files": ()}
-        content = orjson.dumps([jvm, self.secret_conf], default=str, option=orjson.OPT_SORT_KEYS)
+        content = orjson.dumps([ondatra_version(), jvm, self.secret_conf], default=str, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(content).hexdigest()[:16]
 
     def dump(self) -> bytes:

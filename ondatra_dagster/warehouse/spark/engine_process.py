@@ -3,12 +3,12 @@
 `python -m ondatra_dagster.warehouse.spark.engine_process` reads its launch from stdin, starts Spark, and writes its
 address into a file. Each run opens a lease: a connection on which the engine returns the address of a gateway that
 only this run has. The connection ends when the run closes it, or when the run is killed. The engine then cancels
-the run's work, and waits for the end of its threads in the JVM. Other writers wait for a lock until that.
+the run's work, and waits for the end of its threads in the JVM. Until that end, other writers wait for a lock.
 """
 
 import contextlib
-import dataclasses
 import hmac
+import io
 import os
 import secrets
 import signal
@@ -28,12 +28,13 @@ from pyspark.sql import SparkSession
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.private_files import open_private_file
 from ondatra_dagster.warehouse.spark.engine_files import LOOPBACK_HOST, EngineAddress, EngineLaunch, engine_files
-from ondatra_dagster.warehouse.spark.jvm_process import start_jvm
-from ondatra_dagster.warehouse.spark.table_locks import SessionLocks, open_locked_file
+from ondatra_dagster.warehouse.spark.jvm_process import start_locked_jvm
+from ondatra_dagster.warehouse.spark.table_locks import open_locked_file
 
 HANDSHAKE_SECONDS = 10
-POLL_SECONDS = 0.05
+MAX_REQUEST_BYTES = 10_000
 STOP_SECONDS = 20
+CANCEL_AGAIN_MILLISECONDS = 200  # a thread may start another job after its jobs were cancelled
 CANCEL_SECONDS = 60  # then the engine ends itself, which ends the work that can't be cancelled
 
 
@@ -43,22 +44,16 @@ class Engine:
     def __init__(self, launch: EngineLaunch) -> None:
         self._launch = launch
         self._files = engine_files(launch.state, launch.fingerprint)
-        # the JVM inherits a lock, because it may live for a moment after this process was killed
-        locks = SessionLocks(launch.state / "locks" / "sessions")
-        try:
-            self._jvm = start_jvm(dataclasses.replace(launch.jvm, inherited_files=[locks.jvm_descriptor]))
-        finally:
-            locks.close_jvm_descriptor()
-        self._locks = locks
+        self._jvm, self._locks = start_locked_jvm(launch.jvm, launch.state / "locks" / "sessions")
         self._gateway = self._jvm.connect()
         conf = SparkConf(_jvm=self._gateway.jvm).setAll(list(launch.secret_conf.items()))
         self._context = SparkContext(gateway=self._gateway, conf=conf)
         self._session = SparkSession(self._context)
         self._listener = socket.create_server((LOOPBACK_HOST, 0))
         self._secret = secrets.token_hex(32)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._leases = 0
-        self._finished_leases = 0
+        self._ended_leases = 0
         self._idle_since = time.monotonic()
         self._is_stopping = threading.Event()
 
@@ -88,8 +83,8 @@ class Engine:
         """Accept no new lease, wait for the end of the open ones, and end Spark."""
         self._files.address.unlink(missing_ok=True)
         self._listener.close()
-        while self._leases:
-            time.sleep(POLL_SECONDS)
+        with self._lock:
+            self._lock.wait_for(lambda: not self._leases)
         with contextlib.suppress(Py4JError):
             self._session.stop()
         self._gateway.shutdown()
@@ -106,26 +101,26 @@ class Engine:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(HANDSHAKE_SECONDS)
             stream = connection.makefile("rwb")
-            request = orjson.loads(stream.readline(10_000) or b"{}")
-            if not hmac.compare_digest(str(request.get("secret", "")), self._secret):
+            secret, _, text = stream.readline(MAX_REQUEST_BYTES).strip().partition(b" ")
+            if not hmac.compare_digest(secret, self._secret.encode()):
                 return
             connection.settimeout(None)
-            if request.get("verb") == "stop":
+            request = orjson.loads(text)
+            if request["verb"] == "stop":
                 self._is_stopping.set()
-            elif request.get("verb") == "status":
-                stream.write(orjson.dumps(self._status()) + b"\n")
-                stream.flush()
+                _send_answer(stream, {"is_stopping": True})
+            elif request["verb"] == "status":
+                _send_answer(stream, self._status())
             else:
-                with self._lease(str(request["name"]), Path(request["locks"])) as gateway:
-                    stream.write(orjson.dumps(gateway) + b"\n")
-                    stream.flush()
+                with self._lease(request["name"], Path(request["locks"])) as gateway:
+                    _send_answer(stream, gateway)
                     stream.read(1)  # returns when the run closes the connection, or its process ends
 
     def _status(self) -> dict[str, Any]:
         runtime = self._gateway.jvm.java.lang.Runtime.getRuntime()
         return {
             "open_leases": self._leases,
-            "ended_leases": self._finished_leases,
+            "ended_leases": self._ended_leases,
             "heap_bytes": runtime.totalMemory() - runtime.freeMemory(),
         }
 
@@ -147,10 +142,11 @@ class Engine:
             os.close(descriptor)
             with self._lock:
                 self._leases -= 1
-                self._finished_leases += 1
+                self._ended_leases += 1
                 self._idle_since = time.monotonic()
                 if not self._leases:
                     self._forget_tables()
+                    self._lock.notify_all()
 
     def _start_gateway(self, name: str) -> Any:
         """Start a gateway server. Threads that it starts inherit the tag by which the run's jobs are cancelled."""
@@ -172,17 +168,18 @@ class Engine:
         try:
             java_context.cancelJobsWithTag(name)
             server.shutdown()
-            while self._has_threads(name):
+            while threads := self._threads(name):
                 java_context.cancelJobsWithTag(name)
                 if time.monotonic() > give_up_at:
                     self._kill()
-                time.sleep(POLL_SECONDS)
+                threads[0].join(CANCEL_AGAIN_MILLISECONDS)
         except Py4JError:
             self._kill()
 
-    def _has_threads(self, name: str) -> bool:
+    def _threads(self, name: str) -> list[Any]:
+        """Return the threads of a lease that are still alive."""
         threads = self._gateway.jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()
-        return any(thread.getName() == name for thread in threads)
+        return [thread for thread in threads if thread.getName() == name]
 
     def _forget_tables(self) -> None:
         """Clear what Spark remembers of tables: before the next run, another program may replace them."""
@@ -196,6 +193,11 @@ class Engine:
         self._jvm.process.kill()
         self._jvm.process.wait()
         os._exit(1)
+
+
+def _send_answer(stream: io.BufferedRWPair, answer: dict[str, Any]) -> None:
+    stream.write(orjson.dumps(answer) + b"\n")
+    stream.flush()
 
 
 def main() -> None:

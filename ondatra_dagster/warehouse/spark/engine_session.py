@@ -13,31 +13,33 @@ from ondatra_dagster.warehouse.spark.jvm_process import JAVA_IMPORTS
 
 
 class EngineSession:
-    """A session of its own in the context that all leases share: settings and temporary views are separate."""
+    """A new session in the context that all leases share. Its settings and temporary views are separate."""
 
     def __init__(self, lease: EngineLease) -> None:
         """Connect to the lease's gateway. Raises EngineUnavailableError."""
         try:
             self._gateway = _NamedGateway(lease)
-            self.session = self._connect()
+            self.session = connect_session(self._gateway)
         except (Py4JError, OSError) as error:
             raise EngineUnavailableError(f"the engine's Spark doesn't answer ({error})") from error
-
-    def _connect(self) -> SparkSession:
-        for name in JAVA_IMPORTS:
-            java_import(self._gateway.jvm, name)
-        jvm = self._gateway.jvm
-        java_session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
-        java_context = jvm.JavaSparkContext.fromSparkContext(java_session.sparkContext())
-        conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
-        context = SparkContext(gateway=self._gateway, jsc=java_context, conf=conf)
-        return SparkSession(context, java_session.newSession())
 
     def close(self) -> None:
         """Close the connections, and forget the Spark context. The engine keeps it, so it isn't stopped."""
         SparkContext._active_spark_context = None  # noqa: SLF001 - pyspark has no other way to forget a context
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
         self._gateway.close()
+
+
+def connect_session(gateway: ClientServer) -> SparkSession:
+    """Return a new session in the Spark context that the gateway's JVM already has."""
+    for name in JAVA_IMPORTS:
+        java_import(gateway.jvm, name)
+    jvm = gateway.jvm
+    java_session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    java_context = jvm.JavaSparkContext.fromSparkContext(java_session.sparkContext())
+    conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
+    context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
+    return SparkSession(context, java_session.newSession())
 
 
 class _NamedJavaClient(JavaClient):  # type: ignore[misc]  # py4j has no types

@@ -22,6 +22,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.errors import SparkSetupError
 from ondatra_dagster.storage.private_files import make_private_folder, open_private_file
 from ondatra_dagster.warehouse.spark.java_finder import Java
+from ondatra_dagster.warehouse.spark.table_locks import SessionLocks
 
 START_SECONDS = 120
 POLL_SECONDS = 0.02
@@ -108,6 +109,16 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def start_locked_jvm(launch: JvmLaunch, locks_folder: Path) -> tuple[Jvm, SessionLocks]:
+    """Start a JVM that inherits a lock: it may live for a moment after this process was killed."""
+    locks = SessionLocks(locks_folder)
+    try:
+        jvm = start_jvm(dataclasses.replace(launch, inherited_files=[locks.jvm_descriptor]))
+    finally:
+        locks.close_jvm_descriptor()  # the JVM holds its own copy, or it didn't start
+    return jvm, locks
 
 
 def pyspark_jars() -> list[Path]:

@@ -33,7 +33,7 @@ from ondatra_dagster.warehouse.spark.engine_session import EngineSession
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.jar_download import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.jvm_process import UTC_OPTION, Jvm, JvmLaunch, class_archive_path, start_jvm
+from ondatra_dagster.warehouse.spark.jvm_process import UTC_OPTION, Jvm, JvmLaunch, class_archive_path, start_locked_jvm
 from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import (
     DEFAULT_MEMORY,
     LOCAL_JVM_OPTIONS,
@@ -245,12 +245,7 @@ class Warehouse:
     def _start_driver(self) -> SparkSession:
         compiler = compiler_options(self._expected_bytes)
         launch = _driver_launch(self.settings, self._java_options, compiler, self._fetch_progress)
-        locks = SessionLocks(self.locks_folder / "sessions")
-        try:
-            self._jvm = start_jvm(dataclasses.replace(launch, inherited_files=[locks.jvm_descriptor]))
-        finally:
-            locks.close_jvm_descriptor()  # the JVM holds its own copy, or it didn't start
-        self._session_locks = locks
+        self._jvm, self._session_locks = start_locked_jvm(launch, self.locks_folder / "sessions")
         self._interruption_hooks.enter_context(interruption.on_interruption(self._jvm.terminate_soon))
         gateway = self._gateway = self._jvm.connect()
         conf = SparkConf(_jvm=gateway.jvm).setAll(list(_secret_conf(self.settings).items()))

@@ -228,7 +228,7 @@ INVALID_PROJECTS = (
         ("models/a/my model.sql:1: 'my model' can't be part of a model's name; rename it with A-Z a-z 0-9 _"),
     ),
     invalid_files(
-        "a folder with a meaning of its own",
+        "a folder with a reserved name",
         {"models/csv/a.sql": "SELECT 1 AS id\n"},
         ("models/csv/a.sql:1: 'csv' can't be a folder of models; rename it: the word is reserved"),
     ),
@@ -515,7 +515,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "a column of the kind's own",
         "-- @kind: scd2\n-- @unique_key: id\nSELECT 1 AS id,\n true AS is_current\n",
-        "models/a/b.sql:4: kind scd2 has a column 'is_current' of its own; rename it with AS",
+        "models/a/b.sql:4: kind scd2 already has a column 'is_current'; rename it with AS",
     ),
     invalid_model(
         "events that are pushed",
@@ -540,7 +540,7 @@ INVALID_PROJECTS = (
     invalid_model(
         "events with a column that all events have",
         "-- @kind: events\nid STRING,\n\n_extra STRING\n",
-        "models/a/b.sql:4: kind events has a column '_extra' of its own; rename it",
+        "models/a/b.sql:4: kind events already has a column '_extra'; rename it",
     ),
     invalid_model(
         "events with a column of Delta's",

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 import orjson
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
-from py4j.java_gateway import java_import
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
-from ondatra_dagster.warehouse.spark.jvm_process import JAVA_IMPORTS
+from ondatra_dagster.warehouse.spark.engine_session import connect_session
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 
@@ -41,7 +39,7 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         warehouse = Warehouse(settings)
         if address:
             guest.__enter__()
-            warehouse._session = _connect_session(address)
+            warehouse._session = _connect_to_jvm(address)
         else:
             _ = warehouse.session
             assert warehouse._jvm is not None
@@ -66,15 +64,9 @@ def _lock_file(path: Path, lock_type: int) -> Iterator[None]:
         yield
 
 
-def _connect_session(door: _JvmAddress) -> SparkSession:
+def _connect_to_jvm(address: _JvmAddress) -> SparkSession:
     gateway = ClientServer(
-        java_parameters=JavaParameters(port=door.port, auth_token=door.secret, auto_convert=True),
+        java_parameters=JavaParameters(port=address.port, auth_token=address.secret, auto_convert=True),
         python_parameters=PythonParameters(port=0, eager_load=False),
     )
-    for name in JAVA_IMPORTS:
-        java_import(gateway.jvm, name)
-    jvm = gateway.jvm
-    java_session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
-    java_context = jvm.JavaSparkContext.fromSparkContext(java_session.sparkContext())
-    conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
-    return SparkSession(SparkContext(gateway=gateway, jsc=java_context, conf=conf), java_session.newSession())
+    return connect_session(gateway)
